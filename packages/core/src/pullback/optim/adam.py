@@ -298,7 +298,7 @@ def _update_recorded(
         exp_avg.copy_(exp_avg.clone() * beta1 + grad * (1 - beta1))
         exp_avg_sq.copy_(exp_avg_sq.clone() * beta2 + grad * grad * (1 - beta2))
         if largest is not None:
-            exp_avg_sq = largest.copy_(pullback.maximum(largest.clone(), exp_avg_sq))
+            exp_avg_sq = largest.copy_(pullback.maximum(largest.clone(), exp_avg_sq.clone()))
         root = (1 - beta2**step) ** 0.5
         scaled = exp_avg_sq.clone().sqrt() / root + eps
         param.sub_(exp_avg.clone() / scaled * (lr / (1 - beta1**step)))

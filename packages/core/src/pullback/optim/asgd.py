@@ -12,7 +12,6 @@ from pullback.optim.optimizer import (
     _check_modes,
     _check_range,
     _decay,
-    _get_scalar_dtype,
     _step_counter,
     _view_as_real,
 )
@@ -47,6 +46,7 @@ class ASGD(Optimizer):
         "capturable": False,
     }
     _has_tensor_steps = True
+    _scalars = ("step", "eta", "mu")
     _passed_options = (
         *("lr", "lambd", "alpha", "t0", "weight_decay"),
         *("foreach", "maximize", "differentiable", "capturable"),
@@ -81,13 +81,6 @@ class ASGD(Optimizer):
                 "capturable": capturable,
             },
         )
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        for own in self.state.values():
-            for name in ("eta", "mu"):
-                if not isinstance(own.get(name), (pullback.Tensor, type(None))):
-                    own[name] = pullback.tensor(own[name], dtype=_get_scalar_dtype())
 
     def _init_state(self, state, param, group):
         for name, value in (("step", 0), ("eta", _as_number(group["lr"])), ("mu", 1)):

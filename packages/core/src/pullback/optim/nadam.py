@@ -13,7 +13,6 @@ from pullback.optim.optimizer import (
     _check_modes,
     _check_range,
     _decay,
-    _get_scalar_dtype,
     _move_by_quotient,
     _step_counter,
     _view_as_real,
@@ -47,6 +46,7 @@ class NAdam(Optimizer):
         "decoupled_weight_decay": False,
     }
     _has_tensor_steps = True
+    _scalars = ("step", "mu_product")
     _passed_options = (
         *("lr", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay"),
         *("maximize", "foreach", "capturable", "differentiable"),
@@ -87,14 +87,6 @@ class NAdam(Optimizer):
                 "differentiable": differentiable,
             },
         )
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        for own in self.state.values():
-            if not isinstance(own.get("mu_product"), (pullback.Tensor, type(None))):
-                own["mu_product"] = pullback.tensor(
-                    float(own["mu_product"]), dtype=_get_scalar_dtype()
-                )
 
     def _init_state(self, state, param, group):
         state["step"] = _step_counter(param, group["capturable"])

@@ -113,9 +113,11 @@ class Optimizer:
     tensor([ 0.9000, -1.9000], requires_grad=True)
     """
 
-    # Options that state dicts of older versions lack, and whether their steps may be numbers.
+    # Options that state dicts of older versions lack, and whether scalars of the state, which are
+    # tensors, may be numbers there.
     _added_options: ClassVar = {}
     _has_tensor_steps = False
+    _scalars: tuple[str, ...] = ("step",)
     _passed_options: tuple[str, ...] = ()
 
     def __init__(self, params, defaults):
@@ -314,8 +316,10 @@ class Optimizer:
                 group.setdefault(name, value)
         if self._has_tensor_steps:
             for own in self.state.values():
-                if "step" in own and not isinstance(own["step"], Tensor):
-                    own["step"] = pullback.tensor(float(own["step"]), dtype=_get_scalar_dtype())
+                for name in self._scalars if isinstance(own, dict) else ():
+                    value = own.get(name)
+                    if value is not None and not isinstance(value, Tensor):
+                        own[name] = pullback.tensor(float(value), dtype=_get_scalar_dtype())
 
     def register_state_dict_pre_hook(self, hook, prepend=False):
         """Register ``hook(optimizer)``, which runs before ``state_dict``; return its handle."""

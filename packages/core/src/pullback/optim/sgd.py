@@ -104,7 +104,7 @@ class SGD(Optimizer):
             dampening=group["dampening"],
             nesterov=group["nesterov"],
             maximize=group["maximize"],
-            foreach=group["foreach"] and not group["differentiable"],
+            foreach=False if group["differentiable"] else group["foreach"],
             fused=group["fused"],
             grad_scale=getattr(self, "grad_scale", None),
             found_inf=getattr(self, "found_inf", None),
@@ -167,7 +167,7 @@ def _update(params, grads, buffers, *, weight_decay, momentum, lr, dampening, ne
         if momentum != 0:
             buffer = buffers[i]
             if buffer is None:
-                buffer = buffers[i] = grad.detach().clone()
+                buffer = buffers[i] = grad.clone()
             else:
                 buffer.mul_(momentum).add_(grad, alpha=1 - dampening)
             grad = grad.add(buffer, alpha=momentum) if nesterov else buffer
@@ -185,7 +185,7 @@ def _update_recorded(
         if momentum != 0:
             buffer = buffers[i]
             if buffer is None:
-                buffer = buffers[i] = grad.detach().clone()
+                buffer = buffers[i] = grad.clone()
             else:
                 buffer.mul_(momentum).add_(grad, alpha=1 - dampening)
             grad = grad.add(buffer, alpha=momentum) if nesterov else buffer.clone()
