@@ -215,6 +215,8 @@ op(
     "lerp(self: Tensor, end: Tensor, weight: Operand) -> Tensor",
     jvp="pointwise",
     forward=_lerp,
+    compiled="interpolation",
+    kernel="lerp",
     dtypes=FLOAT_COMPLEX,
     inplace=True,
     out=True,
