@@ -57,6 +57,12 @@ def test_import_loads_no_plugin(run_python):
     assert succeed(run_python(code)) == "[]"
 
 
+def test_import_leaves_modules_and_optimizers_for_their_first_use(run_python):
+    late = {"pullback.nn.modules", "pullback.optim", "pullback.func"}
+    code = f"import sys, pullback; print(sorted({late!r} & set(sys.modules))); pullback.optim.SGD"
+    assert succeed(run_python(code)) == "[]"
+
+
 def test_first_tensor_scans_no_distributions(run_python):
     """Asking them for entry points takes longer than the rest of the start."""
     code = "import sys, pullback as pb; pb.ones(1); print('importlib.metadata' in sys.modules)"

@@ -108,21 +108,31 @@ RECORDED = [
 ]
 
 
-def loss_after(name, options, weights, count=6):
-    """Return the loss after recorded steps from leaf values that depend on ``weights``."""
+def loss_after(name, options, weights, count=6, differentiable=True):
+    """Return the loss after steps from values that depend on ``weights``, recorded or not."""
     drawn = np.random.default_rng(4)
     matrix = pullback.tensor(drawn.normal(size=(3, 3)).tolist(), dtype=pullback.float64)
 
     def loss_of(x):
         return ((matrix @ x.sin()) ** 2).sum() + (x**4).sum()
 
-    param = (weights * 1.0).requires_grad_(True)
-    optimizer = getattr(optim, name)([param], differentiable=True, **options)
+    param = (weights * 1.0) if differentiable else weights.clone().requires_grad_(True)
+    optimizer = getattr(optim, name)([param], differentiable=differentiable, **options)
     for _ in range(count):
         (param.grad,) = pullback.autograd.grad(loss_of(param.clone()), param, create_graph=True)
         optimizer.step()
         assert pullback.is_grad_enabled()
     return loss_of(param.clone())
+
+
+@pytest.mark.parametrize(
+    "name, options", [*RECORDED, ("ASGD", {"lambd": 0.1}), ("Rprop", {})], ids=str
+)
+def test_recorded_steps_are_those_that_are_not(name, options):
+    weights = pullback.tensor([0.7, -0.4, 0.9], dtype=pullback.float64)
+    recorded = loss_after(name, {"lr": 0.05, **options}, weights.clone().requires_grad_(True))
+    plain = loss_after(name, {"lr": 0.05, **options}, weights, differentiable=False)
+    assert recorded.item() == pytest.approx(plain.item(), rel=1e-12)
 
 
 def difference(function, at, step=1e-6):

@@ -135,8 +135,7 @@ def rprop(
         turned = product < 0
         factor = pullback.ones_like(product, requires_grad=False)
         factor.masked_fill_(product > 0, etaplus).masked_fill_(turned, etaminus)
-        step_size.mul_(factor)
-        step_size.clamp_(step_size_min, step_size_max)
+        step_size.mul_(factor).clamp_min_(step_size_min).clamp_max_(step_size_max)
         grad = grad.masked_fill(turned, 0)
         size = step_size.clone() if differentiable else step_size
         param.addcmul_(grad.sign(), size, value=-1)
