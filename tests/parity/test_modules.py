@@ -102,6 +102,18 @@ LAYERS = [
     ("MultiLabelSoftMarginLoss", (), {}, [(3, 5), np.eye(3, 5)]),
     ("HingeEmbeddingLoss", (), {}, [(3, 5), 2 * np.eye(3, 5) - 1]),
     ("KLDivLoss", (), {"reduction": "batchmean"}, [(3, 5), np.eye(3, 5)]),
+    ("LinearCrossEntropyLoss", (3, 5), {"bias": True}, [(2, 3), np.array([4, 0])]),
+    ("LinearCrossEntropyLoss", (3, 5), {"ignore_index": 1}, [(3, 3), np.array([4, 0, 1])]),
+    (
+        *("LinearCrossEntropyLoss", (3, 5), {"out_features": (2,), "label_smoothing": 0.1}),
+        [(3, 3), np.array([[4, 0], [1, 1], [2, 3]])],
+    ),
+]
+DRAWN = np.random.default_rng(7).random(size=(2, 4, 3))
+LAYERS += [
+    (f"FractionalMaxPool{n}d", (2,), {**size, "_random_samples": DRAWN[..., :n]}, [x])
+    for n, x in ((2, X2), (3, (2, 4, 6, 8, 9)))
+    for size in ({"output_size": 3}, {"output_ratio": (0.5, 0.6, 0.5)[:n]})
 ]
 LAYERS += [("Dropout", (0.5,), {}, [X1]), ("AlphaDropout", (0.5,), {}, [X1])]
 RANDOM = {"Dropout", "AlphaDropout"}
@@ -110,7 +122,13 @@ ROUGH = {"Hardsigmoid": 1e-7}  # torch multiplies float64 by 1 / 6 in float32
 
 def layer_id(layer):
     name, args, kwargs, _ = layer
-    return "-".join(map(str, (name, *args, *(f"{k}={v}" for k, v in kwargs.items()))))
+    shown = (f"{k}={v}" for k, v in kwargs.items() if not isinstance(v, np.ndarray))
+    return "-".join(map(str, (name, *args, *shown)))
+
+
+def tensors_in(m, kwargs):
+    """Return keyword arguments with tensors for arrays."""
+    return {k: m.tensor(v) if isinstance(v, np.ndarray) else v for k, v in kwargs.items()}
 
 
 def inputs_of(m, shapes):
@@ -150,8 +168,9 @@ def close(ours, theirs, tolerance=1e-9):
 @pytest.mark.parametrize("layer", LAYERS, ids=map(layer_id, LAYERS))
 def test_layer_is_torch_s(layer):
     name, args, kwargs, shapes = layer
-    ours = getattr(pullback.nn, name)(*args, **kwargs).double()
-    theirs = getattr(torch.nn, name)(*args, **kwargs).double()
+    ours, theirs = (
+        getattr(m.nn, name)(*args, **tensors_in(m, kwargs)).double() for m in (pullback, torch)
+    )
     assert repr(ours) == repr(theirs)
     state = ours.state_dict()
     assert list(state) == list(theirs.state_dict())
@@ -578,3 +597,116 @@ def adaptive(m, shape, target):
 def test_signature_of_attention_is_torch_s(name):
     for method in ("__init__", "forward"):
         assert signature_of(pullback, name, method) == signature_of(torch, name, method)
+
+
+# ---- functions of layers -------------------------------------------------------------------------
+
+IMAGE, VOLUME = (2, 1, 5, 6), (1, 1, 6, 5, 6)
+
+
+def pool(m, shape, *args, dtype="float32", **kwargs):
+    dims = len(shape) - 2 if len(shape) in (4, 5) else 2
+    function = getattr(m.nn.functional, f"fractional_max_pool{dims}d")
+    return function(m.ones(*shape).to(getattr(m, dtype)), *args, **tensors_in(m, kwargs))
+
+
+def entropy(m, x, weight, target, **kwargs):
+    function = m.nn.functional.linear_cross_entropy
+    target = m.tensor(target) if isinstance(target, (int, list)) else m.ones(*target)
+    return function(m.ones(*x), m.ones(*weight), target, **tensors_in(m, kwargs))
+
+
+def float32(*shape):
+    return np.zeros(shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.conv_tbc(m.ones(3, 2), m.ones(2, 2, 3), m.ones(3)),
+        lambda m: m.conv_tbc(m.ones(3, 2, 2), m.ones(2, 2), m.ones(3)),
+        lambda m: m.conv_tbc(m.ones(3, 2, 2), m.ones(2, 2, 3), m.ones(3, 1)),
+        lambda m: m.conv_tbc(m.ones(3, 2, 2), m.ones(2, 3, 3), m.ones(3)),
+        lambda m: m.conv_tbc(m.ones(3, 2, 2), m.ones(2, 2, 3), m.ones(4)),
+        lambda m: m.conv_tbc(m.ones(3, 2, 2), m.ones(5, 2, 3), m.ones(3)),
+        lambda m: m.conv_tbc(m.ones(3, 2, 2), m.ones(2, 2, 3), None),
+        lambda m: pool(m, IMAGE, 2),
+        lambda m: pool(m, VOLUME, 2),
+        lambda m: pool(m, IMAGE, 3, (4, 4)),
+        lambda m: pool(m, IMAGE, 3, (3, 5)),
+        lambda m: pool(m, VOLUME, 3, (4, 2, 2)),
+        lambda m: pool(m, (5, 6), 2, 3, _random_samples=float32(1, 1, 2)),
+        lambda m: pool(m, IMAGE, (2, 2, 2), 3),
+        lambda m: pool(m, VOLUME, (2, 2), 3),
+        lambda m: pool(m, IMAGE, 2, (3, 4, 5)),
+        lambda m: pool(m, IMAGE, 2, 3, _random_samples=float32(1, 1, 2)),
+        lambda m: pool(m, IMAGE, 2, 3, _random_samples=float32(2, 2)),
+        lambda m: pool(m, IMAGE, 2, 3, _random_samples=float32(2, 1, 1)),
+        lambda m: pool(m, IMAGE, 2, 3, _random_samples=float32(2, 2, 2)),
+        lambda m: pool(m, IMAGE, 2, 3, _random_samples=np.zeros((2, 1, 2))),
+        lambda m: pool(m, (2, 0, 5, 6), 2, 3),
+        lambda m: m.nn.FractionalMaxPool2d(2),
+        lambda m: m.nn.FractionalMaxPool3d(2, 2, 0.5),
+        lambda m: m.nn.FractionalMaxPool2d(2, output_ratio=1.5),
+        lambda m: entropy(m, (6, 4), (5, 4), [0] * 6, reduction="other"),
+        lambda m: entropy(m, (6, 4), (5, 4), [0] * 6, label_smoothing=2.0),
+        lambda m: entropy(m, (1, 6, 4), (5, 4), [0] * 6),
+        lambda m: entropy(m, (6, 4), (5,), [0] * 6),
+        lambda m: entropy(m, (6, 3), (5, 4), [0] * 6),
+        lambda m: entropy(m, (6, 4), (5, 4), [0] * 3),
+        lambda m: entropy(m, (6, 4), (5, 4), (6,)),
+        lambda m: entropy(m, (6, 4), (5, 4), [7] * 6),
+        lambda m: entropy(m, (6, 4), (5, 4), [0] * 6, linear_bias=float32(4)),
+        lambda m: entropy(m, (6, 4), (5, 4), [0] * 6, weight=float32(4)),
+        lambda m: entropy(m, (6, 4), (5, 4), (6, 5), ignore_index=2),
+        lambda m: entropy(m, (4,), (5, 2, 4), [0, 0]),
+        lambda m: entropy(m, (6, 4), (5, 2, 4), [[0, 0]] * 6, linear_bias=float32(5)),
+        lambda m: m.nn.LinearCrossEntropyLoss(4, 5, label_smoothing=3),
+        lambda m: m.nn.LinearCrossEntropyLoss(4, 5, weight=m.ones(3)),
+        *(
+            lambda m, o=options: m.nn.LinearCrossEntropyOptions(**o)
+            for options in (
+                {"batch_chunk_size": 2.5},
+                {"chunking_method": "other"},
+                {"acc_policy": "other"},
+                {"acc_dtype": "other"},
+            )
+        ),
+    ],
+)
+def test_error_of_function_is_torch_s(call):
+    found = []
+    for m in (torch, pullback):
+        with pytest.raises(Exception) as error:
+            call(m)
+        found.append((error.type, str(error.value).replace("torch", "pullback")))
+    assert found[0] == found[1]
+
+
+def test_indices_of_fractional_pooling_are_torch_s():
+    for shape, counts in (
+        ((2, 4, 7, 9), (4, 5)),
+        ((2, 4, 7, 8, 9), (3, 4, 5)),
+        ((4, 7, 9), (1, 6)),
+    ):
+        dims = len(counts)
+        found = []
+        for m in (pullback, torch):
+            function = getattr(m.nn.functional, f"fractional_max_pool{dims}d_with_indices")
+            x = m.tensor(np.random.default_rng(1).normal(size=shape))
+            samples = m.tensor(DRAWN[: shape[0] if len(shape) > dims + 1 else 1, :, :dims])
+            out = function(x, 2, counts, _random_samples=samples)
+            found.append([part.numpy() for part in out])
+        for one, other in zip(*found):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("pad", [0, 2, -1])
+def test_convolution_with_time_first_is_torch_s(pad):
+    found = []
+    for m in (pullback, torch):
+        operands = [numbers(m, *shape) for shape in ((7, 2, 3), (3, 3, 4), (4,))]
+        out = m.conv_tbc(*operands, pad)
+        (out**2).sum().backward()
+        found.append([out, *(x.grad for x in operands)])
+    close(*found)

@@ -37,8 +37,8 @@ IMAGES = "Pixel CrossMap Unfold Upsample Softmax2d".split()
 OTHERS = (
     "Module Container Sequential ModuleList ModuleDict ParameterList ParameterDict Bilinear Fold "
     "EmbeddingBag CosineSimilarity PairwiseDistance RNN RNNBase RNNCell RNNCellBase LSTM LSTMCell "
-    "GRU GRUCell AdaptiveLogSoftmaxWithLoss MultiheadAttention Transformer TransformerDecoder "
-    "TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
+    "GRU GRUCell AdaptiveLogSoftmaxWithLoss DataParallel MultiheadAttention Transformer "
+    "TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
 ).split()
 
 
@@ -57,7 +57,7 @@ def layers():
             args, kwargs = ARGUMENTS[name]
         elif "Conv" in name:
             args, kwargs = ((2, 3) if "Lazy" in name else (4, 2, 3)), {}
-        elif "LPPool" in name:
+        elif "LPPool" in name or "Fractional" in name:
             args, kwargs = (2, 2), {}
         elif "ConstantPad" in name:
             args, kwargs = (1, 2.0), {}
@@ -136,3 +136,102 @@ def test_a_network_learns_xor():
             for parameter in model.parameters():
                 parameter -= 1.0 * parameter.grad
     assert (model(x).sigmoid().round() == y).all()
+
+
+class TestLinearCrossEntropyLoss:
+    OPTIONS = (
+        nn.LinearCrossEntropyOptions(batch_chunk_size=2),
+        nn.LinearCrossEntropyOptions(chunking_method="aspect_ratio:3"),
+        nn.LinearCrossEntropyOptions(chunking_method=None),
+    )
+
+    @pytest.mark.parametrize("options", OPTIONS)
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {},
+            {"bias": True, "weight": pb.tensor([1.0, 0.5, 2.0, 0.0]), "ignore_index": 1},
+            {"reduction": "sum", "label_smoothing": 0.2},
+            {"reduction": "none", "out_features": (3,), "bias": True},
+        ],
+    )
+    @pytest.mark.parametrize("probabilities", [True, False])
+    def test_chunks_give_the_loss_of_all_logits(self, arguments, probabilities, options):
+        if probabilities:
+            arguments = {key: value for key, value in arguments.items() if key != "ignore_index"}
+        whole = nn.LinearCrossEntropyLoss(5, 4, **arguments).double()
+        parts = nn.LinearCrossEntropyLoss(5, 4, **arguments, options=options).double()
+        parts.load_state_dict(whole.state_dict())
+        more = arguments.get("out_features", ())
+        target = pb.randint(0, 4, (7, *more))
+        if probabilities:
+            target = pb.rand(7, 4, *more, dtype=pb.float64)
+        found = []
+        for loss in (whole, parts):
+            x = pb.arange(35.0, dtype=pb.float64).reshape(7, 5).sin().requires_grad_()
+            out = loss(x, target)
+            inputs = (x, *loss.parameters())
+            first = pb.autograd.grad((out**2).sum(), inputs, create_graph=True)
+            second = pb.autograd.grad(sum((g**2).sum() for g in first), inputs)
+            found.append([out, *first, *second])
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_allclose(one.detach().numpy(), other.detach().numpy(), 1e-9, 1e-12)
+
+    def test_logits_take_the_memory_of_a_chunk(self):
+        if not pb.memory_stats()["allocation.all.allocated"]:
+            pytest.skip("this device does not count its memory")
+        rows, classes, features = 512, 2000, 8
+        target = pb.randint(0, classes, (rows,))
+        peaks = []
+        for options in (None, nn.LinearCrossEntropyOptions(batch_chunk_size=16)):
+            loss = nn.LinearCrossEntropyLoss(features, classes, options=options)
+            x = pb.randn(rows, features, requires_grad=True)
+            pb.reset_peak_memory_stats()
+            before = pb.memory_stats()["allocated_bytes.all.current"]
+            loss(x, target).backward()
+            peaks.append(pb.memory_stats()["allocated_bytes.all.peak"] - before)
+        logits = rows * classes * 4
+        assert peaks[0] >= logits
+        assert peaks[1] < logits / 4
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"batch_chunk_size": 0}, "batch_chunk_size must be positive int or None, got 0"),
+            ({"chunking_method": "aspect_ratio:0"}, "invalid chunking_method: 'aspect_ratio:0'"),
+            ({"acc_policy": "none"}, "invalid acc_policy: 'none'"),
+            ({"acc_dtype": pb.int32}, "acc_dtype must be one of"),
+        ],
+    )
+    def test_options_are_checked(self, options, message):
+        with pytest.raises(ValueError, match=message):
+            nn.LinearCrossEntropyOptions(**options)
+
+
+def test_data_parallel_calls_the_module():
+    layer = nn.Linear(3, 2)
+    model = nn.DataParallel(layer)
+    x = pb.ones(5, 3)
+    if not pb.cuda.is_available():
+        assert (model(x) == layer(x)).all() and model.device_ids == []
+        assert nn.parallel.data_parallel(layer, (x,)).shape == (5, 2)
+    assert list(model.state_dict()) == ["module.weight", "module.bias"]
+
+
+def test_attention_runs_by_what_is_allowed():
+    from pullback.nn.attention import SDPBackend, sdpa_kernel
+
+    x = pb.randn(1, 2, 3)
+    attend = nn.functional.scaled_dot_product_attention
+    wanted = attend(x, x, x)
+    for allowed in (SDPBackend.MATH, [SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION]):
+        with sdpa_kernel(allowed):
+            assert (attend(x, x, x) - wanted).abs().max() < 1e-6
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        with pytest.raises(RuntimeError, match="No viable backend for scaled_dot_product_atten"):
+            attend(x, x, x)
+        with sdpa_kernel([SDPBackend.MATH], set_priority=True):
+            attend(x, x, x)
+    attend(x, x, x)
+    with pytest.raises(AssertionError, match="Backend must be an instance of SDPBackend or"):
+        sdpa_kernel(3).__enter__()

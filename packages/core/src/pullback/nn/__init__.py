@@ -5,16 +5,16 @@
 
 from pullback.nn import functional
 
-_PACKAGES = ("init", "modules", "parameter", "utils")
+_PACKAGES = ("attention", "init", "modules", "parallel", "parameter", "utils")
 
 __all__ = ["functional"]
 
 
 def _load():
     """Import all modules and parameters; return them by name."""
-    from pullback.nn import modules, parameter
+    from pullback.nn import modules, parallel, parameter
 
-    names = {}
+    names = {"DataParallel": parallel.DataParallel}
     for source in (parameter, modules):
         names.update((name, getattr(source, name)) for name in source.__all__)
     names.pop("UninitializedTensorMixin")

@@ -47,12 +47,13 @@ def observe_module_calls(begin, end):
     ends the observation.
 
     >>> import pullback
-    >>> layer = pullback.nn.Linear(2, 1)
-    >>> stop = pullback.backend.observe_module_calls(print, lambda: print("done"))
-    >>> _ = layer(pullback.ones(2))
-    Linear(in_features=2, out_features=1, bias=True)
-    done
+    >>> names = []
+    >>> stop = pullback.backend.observe_module_calls(
+    ...     lambda module: names.append(type(module).__name__), lambda: None)
+    >>> _ = pullback.nn.Sequential(pullback.nn.Identity())(1)
     >>> stop()
+    >>> names
+    ['Sequential', 'Identity']
     """
     global observers
     pair = (begin, end)

@@ -1,9 +1,12 @@
-"""Softmax over many classes in clusters by frequency."""
+"""Losses over many classes: in clusters by frequency, and in chunks of rows."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections import namedtuple
 from collections.abc import Sequence
+from typing import Any
 
 import pullback
 from pullback.nn import functional as F
@@ -11,7 +14,7 @@ from pullback.nn.modules.container import ModuleList, Sequential
 from pullback.nn.modules.linear import Linear
 from pullback.nn.modules.module import Module
 
-__all__ = ["AdaptiveLogSoftmaxWithLoss"]
+__all__ = ["AdaptiveLogSoftmaxWithLoss", "LinearCrossEntropyLoss", "LinearCrossEntropyOptions"]
 
 _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
@@ -172,3 +175,140 @@ def _check_call(input, target):
             )
     else:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+
+
+# ---- a linear map and its cross entropy ----------------------------------------------------------
+
+_ACC_POLICIES = ("accurate", "balanced", "compact", "auto")
+
+
+def _is_method(method):
+    if method is None or method == "auto":
+        return True
+    kind, _, ratio = str(method).partition(":")
+    return kind == "aspect_ratio" and ratio.isdecimal() and int(ratio) > 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LinearCrossEntropyOptions:
+    """How ``nn.functional.linear_cross_entropy`` computes logits for some rows at a time.
+
+    A chunk has ``batch_chunk_size`` rows. Without one ``chunking_method`` decides: "aspect_ratio:r"
+    takes in_features / r rows and at least 64, "auto" is "aspect_ratio:2", and None takes all rows.
+    ``acc_policy`` and ``acc_dtype`` are accepted: gradients of 16-bit weights add up in float32,
+    others in their own dtype. So is ``allow_retain_graph``: a graph that is kept may run again, and
+    has derivatives of its own.
+
+    Raises: ValueError for values that are none of these.
+
+    >>> import pullback
+    >>> pullback.nn.LinearCrossEntropyOptions(batch_chunk_size=128).batch_chunk_size
+    128
+    """
+
+    allow_retain_graph: bool = False
+    batch_chunk_size: int | None = None
+    chunking_method: str | None = "auto"
+    acc_policy: str = "auto"
+    acc_dtype: Any = None
+
+    def __post_init__(self):
+        size = self.batch_chunk_size
+        if size is not None and (not isinstance(size, int) or size <= 0):
+            raise ValueError(f"batch_chunk_size must be positive int or None, got {size}")
+        if not _is_method(self.chunking_method):
+            raise ValueError(f"invalid chunking_method: {self.chunking_method!r}")
+        if self.acc_policy not in _ACC_POLICIES:
+            raise ValueError(f"invalid acc_policy: {self.acc_policy!r}")
+        dtypes = (None, pullback.float16, pullback.bfloat16, pullback.float32, pullback.float64)
+        if not any(self.acc_dtype is dtype for dtype in dtypes):
+            names = ", ".join(map(str, dtypes))
+            raise ValueError(
+                f"acc_dtype must be one of {{{names}}}, got {self.acc_dtype!r}. Pass "
+                "acc_dtype=None to let the op pick automatically."
+            )
+
+
+class LinearCrossEntropyLoss(Module):
+    """The cross entropy of a linear map of inputs (n, in_features) to ``num_classes`` logits.
+
+    ``target`` has classes (n) as int64, or probabilities (n, num_classes). With ``out_features``
+    there are as many losses for each row: targets are (n, *out_features). With ``options`` logits
+    are computed for some rows at a time, and take the memory of these.
+
+    Raises: RuntimeError for a label_smoothing outside of [0, 1], or a ``weight`` of another shape
+    than (num_classes,).
+
+    >>> import pullback
+    >>> from pullback import nn
+    >>> loss = nn.LinearCrossEntropyLoss(8, 1000, options=nn.LinearCrossEntropyOptions())
+    >>> loss(pullback.ones(5, 8), pullback.tensor([0, 7, 1, 999, 3])).shape
+    pullback.Size([])
+    """
+
+    __constants__ = (
+        *("num_classes", "out_features", "reduction", "ignore_index"),
+        "label_smoothing",
+    )
+
+    def __init__(
+        self,
+        in_features,
+        num_classes,
+        *,
+        out_features=(),
+        bias=False,
+        device=None,
+        dtype=None,
+        reduction="mean",
+        weight=None,
+        ignore_index=None,
+        label_smoothing=0.0,
+        options=None,
+    ):
+        super().__init__()
+        out_features = tuple(out_features)
+        if not 0.0 <= label_smoothing <= 1.0:
+            raise RuntimeError(
+                f"expected label_smoothing to be in range [0, 1], got {label_smoothing}"
+            )
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(
+                f"expected weight shape to be ({num_classes},), got {tuple(weight.shape)}"
+            )
+        self.register_buffer("weight", weight)
+        self.reduction = reduction
+        self.num_classes = num_classes
+        self.out_features = out_features
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        self.options = options
+        self.linear = Linear(
+            in_features, num_classes * math.prod(out_features), bias, device, dtype
+        )
+
+    def forward(self, input, target):
+        weight, bias = self.linear.weight, self.linear.bias
+        if self.out_features:
+            shape = (self.num_classes, *self.out_features)
+            weight = weight.reshape((*shape, weight.shape[-1]))
+            bias = None if bias is None else bias.reshape(shape)
+        return F.linear_cross_entropy(
+            input,
+            weight,
+            target,
+            linear_bias=bias,
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )
+
+    def extra_repr(self):
+        return (
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, "
+            f"out_features={self.out_features}, bias={self.linear.bias is not None}, "
+            f"reduction={self.reduction}, ignore_index={self.ignore_index}, "
+            f"label_smoothing={self.label_smoothing}, options={self.options}"
+        )

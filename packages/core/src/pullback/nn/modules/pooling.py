@@ -11,6 +11,7 @@ __all__ = [
     for kind in ("Max", "Avg", "LP", "AdaptiveMax", "AdaptiveAvg")
     for n in (1, 2, 3)
 ]
+__all__ += ["FractionalMaxPool2d", "FractionalMaxPool3d"]
 __all__ += ["MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d"]
 
 
@@ -143,6 +144,76 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
     _sizes = staticmethod(_triple)
     _pool = staticmethod(F.max_unpool3d)
+
+
+# ---- maxima at steps that are drawn --------------------------------------------------------------
+
+
+class _FractionalMaxPoolNd(Module):
+    __constants__ = ("kernel_size", "return_indices", "output_size", "output_ratio")
+
+    def __init__(
+        self,
+        kernel_size,
+        output_size=None,
+        output_ratio=None,
+        return_indices=False,
+        _random_samples=None,
+    ):
+        super().__init__()
+        self.kernel_size = self._sizes(kernel_size)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else self._sizes(output_size)
+        self.output_ratio = None if output_ratio is None else self._sizes(output_ratio)
+        if output_size is None and output_ratio is None:
+            raise ValueError(
+                f"{type(self).__name__} requires specifying either an output size, or a pooling "
+                "ratio"
+            )
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def forward(self, input):
+        return self._pool(
+            input,
+            self.kernel_size,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
+            _random_samples=self._random_samples,
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPoolNd):
+    """Maxima of windows of images (n, c, h, w) or (c, h, w) at steps that are drawn.
+
+    The output has ``output_size``, or ``output_ratio`` in (0, 1) of the input's size.
+    ``return_indices`` returns positions too. B. Graham (2014).
+
+    Raises: ValueError unless one of output_size and output_ratio is given.
+
+    >>> import pullback
+    >>> pullback.nn.FractionalMaxPool2d(2, output_ratio=0.5)(pullback.ones(1, 8, 6)).shape
+    pullback.Size([1, 4, 3])
+    """
+
+    _sizes = staticmethod(_pair)
+    _pool = staticmethod(F.fractional_max_pool2d)
+
+
+class FractionalMaxPool3d(_FractionalMaxPoolNd):
+    """Maxima of windows of volumes at steps that are drawn. See FractionalMaxPool2d.
+
+    >>> import pullback
+    >>> pullback.nn.FractionalMaxPool3d(2, output_size=2)(pullback.ones(1, 8, 6, 5)).shape
+    pullback.Size([1, 2, 2, 2])
+    """
+
+    _sizes = staticmethod(_triple)
+    _pool = staticmethod(F.fractional_max_pool3d)
 
 
 # ---- means ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import math
 
+from pullback.ops.rules.attention_backends import check_backends
 from pullback.ops.rules.dtypes import accumulate_dtype, cast_to, type_name
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, put, run_primitive
@@ -12,6 +13,7 @@ references = references_of("normalization")
 
 
 def _check(query, key, value, attn_mask, is_causal):
+    check_backends()
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise RuntimeError(
             f"Expected query, key, and value to all be  at least 2 dimensional, but "

@@ -493,3 +493,53 @@ for _rank, _what in ((1, "signal"), (2, "image"), (3, "volume")):
         "Raises: RuntimeError where channels, groups, sizes or dtypes do not fit.",
         samples=_transposed_samples(_rank),
     )
+
+
+# -- time first ------------------------------------------------------------------------------------
+
+
+def _check_tbc(self, weight, bias):
+    for part, name, dims in (
+        (self, "Input", "time, batch, in_channel"),
+        (weight, "Weight tensor", "kernel_width, in_channels, out_channels."),
+    ):
+        if part.ndim != 3:
+            raise RuntimeError(f"{name} must have 3 dims: {dims}")
+    if bias.ndim != 1:
+        raise RuntimeError("Bias must be 1-D")
+    if self.shape[2] != weight.shape[1]:
+        raise RuntimeError("Input dim 2 (input channels) is not == dim 1 in the weight tensor")
+    if weight.shape[2] != bias.shape[0]:
+        raise RuntimeError("Bias size must equal dim 2 in the weight tensor (output channels).")
+
+
+def _conv_tbc(self, weight, bias, pad):
+    _check_tbc(self, weight, bias)
+    count = self.shape[0] + 2 * pad - weight.shape[0] + 1
+    if count < 0:
+        shape = [count, self.shape[1], weight.shape[2]]
+        raise RuntimeError(f"Trying to create tensor with negative dimension {count}: {shape}")
+    if pad:
+        self = ops.pad(self, (0, 0, 0, 0, pad, pad))
+    out = bias
+    for step in range(weight.shape[0]):
+        out = out + ops.matmul(ops.narrow(self, 0, step, count), ops.select(weight, 0, step))
+    return out
+
+
+op(
+    "conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor",
+    composite=_conv_tbc,
+    method=False,
+    namespace=("", "functional"),
+    dtypes=NUMBERS,
+    ref=references.conv_tbc,
+    doc="Return the convolution over time of inputs with time first.\n\n"
+    "Shape: (time, n, c), (width, c, out) and (out) give (time + 2 pad - width + 1, n, out).\n\n"
+    "Raises: RuntimeError where sizes or dtypes do not fit.",
+    samples=[
+        case(T(5, 2, 3), T(2, 3, 4), T(4)),
+        case(T(3, 2, 2), T(3, 2, 1), T(1), 2),
+        case(T(2, 0, 2), T(2, 2, 1), T(1)),
+    ],
+)

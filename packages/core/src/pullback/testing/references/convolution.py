@@ -103,3 +103,15 @@ def conv_transpose(
     return convolution_backward_input(
         np, self, weight, bias, sizes, stride, padding, dilation, groups
     )
+
+
+def conv_tbc(np, self, weight, bias, pad=0):
+    """Step by step: all products of a window of inputs with the weight."""
+    self = np.pad(self, ((pad, pad), (0, 0), (0, 0)))
+    count = self.shape[0] - weight.shape[0] + 1
+    return np.stack(
+        [
+            np.einsum("kbi,kio->bo", self[step : step + weight.shape[0]], weight) + bias
+            for step in range(count)
+        ]
+    )

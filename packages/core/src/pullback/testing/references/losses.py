@@ -259,3 +259,21 @@ def cross_entropy(
     wanted = wanted * (1 - label_smoothing) + label_smoothing / classes
     loss = -(wanted * logs * weight).sum(-1) * kept
     return loss.sum() / total if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+def _linear(np, self, weight, bias):
+    logits = np.tensordot(self, weight, ((-1,), (-1,)))
+    return logits if bias is None else logits + bias
+
+
+def linear_cross_entropy(np, self, linear_weight, target, linear_bias=None, **options):
+    """The cross entropy of all logits at once."""
+    return cross_entropy(np, _linear(np, self, linear_weight, linear_bias), target, **options)
+
+
+def linear_cross_entropy_chunked(
+    np, self, weight, bias, target, class_weight, rows, ignore_index, label_smoothing
+):
+    """The loss of each row, of all logits at once."""
+    logits = _linear(np, self, weight, bias)
+    return cross_entropy(np, logits, target, class_weight, "none", label_smoothing, ignore_index)

@@ -216,3 +216,41 @@ def lp_pool(rank):
         return (mean * int(np.prod(window_params[:rank]))) ** (1 / norm_type)
 
     return reference
+
+
+def fractional_max_pool_primitive(np, self, indices, rank):
+    """Take along the joined dims."""
+    return max_pool_double_backward(np, self, indices, rank)
+
+
+def fractional_max_pool(rank, both):
+    """Draw nothing: window i of m begins at floor((i + u) a) - floor(u a), the last at the end."""
+
+    def reference(np, self, kernel_size, output_size=None, output_ratio=None, _random_samples=None):
+        sizes = self.shape[self.ndim - rank :]
+        if output_size is None:
+            output_size = tuple(int(size * r) for size, r in zip(sizes, output_ratio))
+        kernel, counts = tuple_of(kernel_size, rank), tuple_of(output_size, rank)
+        planes = self.reshape((-1, *self.shape[self.ndim - rank - 1 :]))
+        numbers = _random_samples.astype(np.float64)
+        if rank == 2:
+            numbers = numbers[..., ::-1]
+        out = np.zeros((*planes.shape[:2], *counts), self.dtype)
+        indices = np.zeros(out.shape, np.int64)
+        where = np.arange(int(np.prod(sizes))).reshape(sizes)
+        for n, c, *spot in np.ndindex(*out.shape):
+            window = []
+            for d, i in enumerate(spot):
+                last, u = sizes[d] - kernel[d], numbers[n, c, d]
+                a = last / max(counts[d] - 1, 1)
+                first = last if i == counts[d] - 1 else int((i + u) * a) - int(u * a)
+                window.append(slice(first, first + kernel[d]))
+            part = planes[(n, c, *window)]
+            best = np.argmax(part)
+            out[(n, c, *spot)] = part.reshape(-1)[best]
+            indices[(n, c, *spot)] = where[tuple(window)].reshape(-1)[best]
+        shape = (*self.shape[: self.ndim - rank], *counts)
+        found = out.reshape(shape), indices.reshape(shape)
+        return found if both else found[0]
+
+    return reference

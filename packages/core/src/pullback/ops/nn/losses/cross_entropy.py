@@ -155,7 +155,7 @@ def _cross_entropy(
     self, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing
 ):
     if not 0.0 <= label_smoothing <= 1.0:
-        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
     reduction = checked_reduction(size_average, reduce, reduction)
     dim = 1 if self.ndim > 1 else 0
     logs = ops.log_softmax(self, dim)
