@@ -5,6 +5,7 @@ from benchmarks.workloads import (
     derivatives,
     elementwise,
     linalg,
+    loading,
     movement,
     neural,
     overhead,

@@ -216,7 +216,9 @@ class Packer(ForkingPickler):
         self.buffers: list[tuple[int, int, int, bool]] = []
 
     def reducer_override(self, obj):
-        """Send a plain tensor in host memory as its place in a block."""
+        """Send a plain tensor in host memory as its place in a block, another one by its bytes."""
+        if not isinstance(obj, Tensor):
+            return NotImplemented
         writer = self.writer
         if (
             type(obj) is not Tensor
@@ -226,7 +228,7 @@ class Packer(ForkingPickler):
             or obj.is_conj()
             or obj.is_neg()
         ):
-            return NotImplemented
+            return obj.__reduce_ex__(5)
         if obj.requires_grad and not obj.is_leaf:
             raise RuntimeError(
                 "Cowardly refusing to serialize non-leaf tensor which requires_grad, since "
