@@ -174,6 +174,31 @@ def test_shuffled_epochs_are_reproducible():
     assert lists(DataLoader(range(50), 10, shuffle=True)) == third
 
 
+class Pinned(list):
+    """A batch that notes in which thread it was pinned."""
+
+    def pin_memory(self):
+        return Pinned([*self, threading.current_thread().name.split("_")[0]])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_are_pinned_where_there_is_an_accelerator(monkeypatch, workers):
+    monkeypatch.setattr(pb.cuda, "is_available", lambda: True)
+    loader = DataLoader(range(9), 3, num_workers=workers, collate_fn=Pinned, pin_memory=True)
+    thread = "pin memory" if workers else "MainThread"
+    assert list(loader) == [[*range(i, i + 3), thread] for i in (0, 3, 6)]
+    broken = DataLoader(
+        [1], num_workers=workers, collate_fn=lambda batch: Broken(), pin_memory=True
+    )
+    with pytest.raises(ValueError, match="cannot pin"):
+        list(broken)
+
+
+class Broken:
+    def pin_memory(self):
+        raise ValueError("cannot pin")
+
+
 # ---- the short way of TensorDataset --------------------------------------------------------------
 
 

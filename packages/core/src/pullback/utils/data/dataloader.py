@@ -461,8 +461,6 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             if self._pinning is not None:
                 self._collect()
             data = self._arrived.pop(key)
-            if self._pinning is not None and not isinstance(data, ExceptionWrapper):
-                data = data.result()
             self._ask()
         except Exception:
             raise
@@ -471,7 +469,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             raise
         if isinstance(data, ExceptionWrapper):
             data.reraise()
-        return data
+        return data if self._pinning is None else data.result()
 
     def _ready_key(self) -> int | None:
         """Return the key of the batch to give next, if it has arrived."""

@@ -108,16 +108,19 @@ def collate_tensor_fn(batch, *, collate_fn_map: dict | None = None):
     """Stack tensors; in a worker process into the memory that the batch is sent in."""
     first = batch[0]
     writer = shared.writer
-    if (
-        writer is not None
-        and first.device == writer.device
-        and all(
-            type(tensor) is Tensor and tensor.dtype == first.dtype and not tensor.requires_grad
-            for tensor in batch
-        )
+    if writer is None or not all(
+        type(tensor) is Tensor
+        and tensor.shape == first.shape
+        and tensor.dtype == first.dtype
+        and tensor.device == writer.device
+        and not tensor.requires_grad
+        for tensor in batch
     ):
-        return pullback.stack(batch, 0, out=writer.empty((len(batch), *first.shape), first.dtype))
-    return pullback.stack(batch, 0)
+        return pullback.stack(batch, 0)
+    out = writer.empty((len(batch), *first.shape), first.dtype)
+    if shared.is_large(first):
+        return shared.fill(out, batch)
+    return pullback.stack(batch, 0, out=out)
 
 
 def collate_numpy_array_fn(batch, *, collate_fn_map: dict | None = None):

@@ -89,16 +89,16 @@ def gathered(dataset, indices):
         rows = pullback.tensor(indices, device=where)
         if rows.dtype != pullback.int64 or rows.ndim != 1:
             return None
-        return [_rows(tensor, rows, where) for tensor in tensors]
+        return [_rows(tensor, rows, indices) for tensor in tensors]
     except Exception:
         return None
 
 
-def _rows(tensor, rows, where):
-    if tensor.device != where:
-        rows = rows.to(tensor.device)
+def _rows(tensor, rows, indices):
     writer = shared.writer
-    if writer is not None and tensor.device == writer.device:
-        out = writer.empty((rows.numel(), *tensor.shape[1:]), tensor.dtype)
-        return pullback.index_select(tensor, 0, rows, out=out)
-    return pullback.index_select(tensor, 0, rows)
+    if writer is None or tensor.device != writer.device or not indices:
+        return pullback.index_select(tensor, 0, rows.to(tensor.device))
+    out = writer.empty((len(indices), *tensor.shape[1:]), tensor.dtype)
+    if shared.is_large(out[0]) and min(indices) >= 0:
+        return shared.fill(out, (tensor[i] for i in indices))
+    return pullback.index_select(tensor, 0, rows, out=out)

@@ -18,6 +18,7 @@ import pickle
 import tempfile
 import threading
 import weakref
+from collections import deque
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -27,6 +28,7 @@ from pullback._c.interop.arrays import host_device, is_dense, share_address
 
 ALIGNMENT = 64
 SMALLEST_ARRAY = 4096  # bytes; smaller arrays are part of the pickle
+LARGE_ROW = 4096  # bytes
 PAGE = 4096
 
 writer: Writer | None = None  # of this process, if it is a worker
@@ -119,6 +121,22 @@ def _new_memory(size: int) -> int:
     return descriptor
 
 
+def is_large(row: Tensor) -> bool:
+    """Return whether a batch of such rows is better copied row by row than with ``out=``.
+
+    An operation with ``out=`` writes its result first, and copies it.
+    """
+    return row.numel() * row.dtype.itemsize >= LARGE_ROW
+
+
+def fill(out: Tensor, rows) -> Tensor:
+    """Copy rows of its shape into a tensor and return it."""
+    with pullback.no_grad():
+        for place, row in zip(out.unbind(0), rows):
+            place.copy_(row)
+    return out
+
+
 # ---- the worker's side ---------------------------------------------------------------------------
 
 
@@ -202,33 +220,55 @@ class Writer:
             self.away.pop(number, None)
 
 
+class Parcel:
+    """What one batch has in a writer's blocks."""
+
+    def __init__(self, writer: Writer):
+        self.writer = writer
+        self.sent: set[int] = set()  # indices of open blocks
+        self.arrays: list[tuple[int, int, int, bool]] = []  # index, offset, bytes, is read-only
+
+    def add_tensor(self, tensor: Tensor) -> tuple:
+        """Return the arguments of ``_unpack_tensor``; copies the elements if they are elsewhere."""
+        shape, dtype = tuple(tensor.shape), tensor.dtype
+        found = self.writer.place(tensor) if tensor.numel() else None
+        if found is not None:
+            strides = tensor.stride()
+        else:
+            strides = tensor.stride() if is_dense(tensor) else None
+            found = self.writer.take(tensor.numel() * dtype.itemsize)
+            self.writer.at(*found, shape, dtype, strides).copy_(tensor.detach())
+        self.sent.add(found[0])
+        return (*found, shape, strides, dtype, tensor.requires_grad)
+
+    def add_array(self, buffer) -> bool:
+        """Copy a large array's memory; True, to leave it in the pickle, for a small one."""
+        raw = buffer.raw()
+        if raw.nbytes < SMALLEST_ARRAY:
+            return True
+        index, start = self.writer.take(raw.nbytes)
+        memoryview(self.writer.at(index, start, (raw.nbytes,), pullback.uint8))[:] = raw
+        self.sent.add(index)
+        self.arrays.append((index, start, raw.nbytes, raw.readonly))
+        return False
+
+
 class Packer(ForkingPickler):
     """A pickler that puts tensors and large arrays into shared memory."""
 
-    def __init__(self, file, into: Writer | None):
+    def __init__(self, file, parcel: Parcel | None):
         super().__init__(file, 5)
-        if into is not None:  # ForkingPickler's constructor takes no callback
+        if parcel is not None:  # ForkingPickler's constructor takes no callback
             table = self.dispatch_table
-            pickle.Pickler.__init__(self, file, 5, buffer_callback=self._take_buffer)
+            # A bound method of this object would be a cycle, which keeps the batch alive.
+            pickle.Pickler.__init__(self, file, 5, buffer_callback=parcel.add_array)
             self.dispatch_table = table
-        self.writer = into
-        self.sent: set[int] = set()
-        self.buffers: list[tuple[int, int, int, bool]] = []
+        self.parcel = parcel
 
     def reducer_override(self, obj):
         """Send a plain tensor in host memory as its place in a block, another one by its bytes."""
         if not isinstance(obj, Tensor):
             return NotImplemented
-        writer = self.writer
-        if (
-            type(obj) is not Tensor
-            or writer is None
-            or obj.device != writer.device
-            or obj.__dict__
-            or obj.is_conj()
-            or obj.is_neg()
-        ):
-            return obj.__reduce_ex__(5)
         if obj.requires_grad and not obj.is_leaf:
             raise RuntimeError(
                 "Cowardly refusing to serialize non-leaf tensor which requires_grad, since "
@@ -236,53 +276,44 @@ class Packer(ForkingPickler):
                 "transfer the data, call detach() on the tensor before serializing (e.g., putting "
                 "it on the queue)."
             )
-        shape, dtype = tuple(obj.shape), obj.dtype
-        found = writer.place(obj) if obj.numel() else None
-        if found is None:
-            strides = obj.stride() if is_dense(obj) else None
-            found = writer.take(obj.numel() * dtype.itemsize)
-            writer.at(*found, shape, dtype, strides).copy_(obj.detach())
-        else:
-            strides = obj.stride()
-        self.sent.add(found[0])
-        return _unpack_tensor, (*found, shape, strides, dtype, obj.requires_grad)
-
-    def _take_buffer(self, buffer) -> bool:
-        """Move a large array's memory out of the pickle."""
-        raw = buffer.raw()
-        if raw.nbytes < SMALLEST_ARRAY:
-            return True
-        writer = self.writer
-        assert writer is not None  # otherwise there is no callback
-        index, start = writer.take(raw.nbytes)
-        memoryview(writer.at(index, start, (raw.nbytes,), pullback.uint8))[:] = raw
-        self.sent.add(index)
-        self.buffers.append((index, start, raw.nbytes, raw.readonly))
-        return False
+        parcel = self.parcel
+        if (
+            parcel is None
+            or type(obj) is not Tensor
+            or obj.device != parcel.writer.device
+            or obj.__dict__
+            or obj.is_conj()
+            or obj.is_neg()
+        ):
+            return obj.__reduce_ex__(5)
+        return _unpack_tensor, parcel.add_tensor(obj)
 
 
 def pack(head: tuple, data, into: Writer | None) -> tuple[bytes, list[Block]]:
     """Return a message with a batch, and the blocks whose descriptors are to be sent after it."""
     file = io.BytesIO()
-    packer = Packer(file, into)
-    opened: list[Block] = []
-    dropped: list[int] = []
+    parcel = None if into is None else Parcel(into)
     try:
         with pullback.no_grad():
-            packer.dump(data)
+            Packer(file, parcel).dump(data)
     except BaseException:
-        packer.sent.clear()
-        raise
-    finally:
         if into is not None:
-            opened = into.open
-            dropped = into.close_batch(packer.sent)
-    blocks = [
-        (block.number, block.size, block.descriptor >= 0) if index in packer.sent else None
-        for index, block in enumerate(opened)
-    ]
-    new = [block for block, found in zip(opened, blocks) if found is not None and found[2]]
-    front = pickle.dumps((*head, blocks, packer.buffers, dropped), 5)
+            into.close_batch(set())
+        raise
+    blocks: list = []
+    arrays: list = []
+    dropped: list[int] = []
+    new: list[Block] = []
+    if parcel is not None and into is not None:
+        for index, block in enumerate(into.open):
+            is_new = index in parcel.sent and block.descriptor >= 0
+            found = (block.number, block.size, is_new)
+            blocks.append(found if index in parcel.sent else None)
+            if is_new:
+                new.append(block)
+        arrays = parcel.arrays
+        dropped = into.close_batch(parcel.sent)
+    front = pickle.dumps((*head, blocks, arrays, dropped), 5)
     return b"".join((len(front).to_bytes(4, "little"), front, file.getbuffer())), new
 
 
@@ -297,8 +328,9 @@ class Reader:
 
     def __init__(self):
         self.blocks: dict[int, Block] = {}
-        self.returned: list[int] = []  # to be sent to the worker
-        self.lost: list[int] = []
+        # To be sent to the worker; any thread may free a batch.
+        self.returned: deque[int] = deque()
+        self.lost: deque[int] = deque()
         self.forked: set[int] = set()  # blocks that a child of a fork may have tensors in
         _readers.add(self)
 
@@ -313,9 +345,7 @@ class Reader:
 
     def take_returned(self) -> tuple[list[int], list[int]]:
         """Return the numbers of blocks to give back, and of those that cannot be, each once."""
-        returned, self.returned = self.returned, []
-        lost, self.lost = self.lost, []
-        return returned, lost
+        return _drained(self.returned), _drained(self.lost)
 
     def open(self, blocks, dropped, receive) -> list[Lease | None]:
         """Return a lease of each block of a message; ``receive(n)`` returns new descriptors."""
@@ -330,6 +360,10 @@ class Reader:
             None if found is None else Lease(self.blocks[found[0]], _Ended(ended))
             for found in blocks
         ]
+
+
+def _drained(numbers: deque[int]) -> list[int]:
+    return [numbers.popleft() for _ in range(len(numbers))]
 
 
 class _Ended:
