@@ -39,6 +39,7 @@ WORDS = {
         ("contiguous", "dropout", "norm", "pad", "pin_memory", "std", "threshold", "zeros"),
         "values of arguments",
     ),
+    "pin_memory": "an argument, and a method of batches",
     **dict.fromkeys(("index", "copy", "to", "full", "imag", "convolution"), "words"),
 }
 LEFT_OUT = (

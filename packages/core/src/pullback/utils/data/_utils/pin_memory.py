@@ -35,13 +35,13 @@ def can_pin(asked: bool, device: str) -> bool:
         warnings.warn(
             "pin_memory_device is deprecated, the current accelerator will be used as the device,"
             f"ignore pin_memory_device='{device}'.",
-            stacklevel=4,
+            stacklevel=6,
         )
     if pullback.cuda.is_available():
         return True
     warnings.warn(
         "'pin_memory' argument is set as true but no accelerator is found, then device pinned "
         "memory won't be used.",
-        stacklevel=4,
+        stacklevel=6,
     )
     return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -81,6 +82,7 @@ def _close(tasks, threads) -> None:
                 requests.get_nowait()
         except queue.Empty:
             requests.put(None)
+    deadline = time.monotonic() + workers.MP_STATUS_CHECK_INTERVAL
     for thread in threads:
         if thread is not threading.current_thread() and thread.ident is not None:
-            thread.join(workers.MP_STATUS_CHECK_INTERVAL)
+            thread.join(max(deadline - time.monotonic(), 0))
