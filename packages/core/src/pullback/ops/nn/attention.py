@@ -154,11 +154,17 @@ def _laid_out_as(query, size):
     return new_empty(query, shape)
 
 
+def _with_mask(ins, mask, dtype):
+    if mask is None:
+        return ins
+    return (*ins, mask if mask.dtype.name == "bool" else cast_to(mask, dtype))
+
+
 def _attention_forward(query, key, value, attn_mask, is_causal, scale):
     out = _laid_out_as(query, value.shape[-1])
     sums = new_empty(query, query.shape[:-1], accumulate_dtype(query.dtype))
     if sums.numel():
-        ins = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
+        ins = _with_mask((query, key, value), attn_mask, sums.dtype)
         run_primitive("attention", (out, sums), ins, int(is_causal), scale)
     return out, sums
 
@@ -168,9 +174,7 @@ _Gradients = result_type("attention_gradients", "query", "key", "value")
 
 def _attention_backward(self, query, key, value, attn_mask, out, logsumexp, is_causal, scale):
     found = _Gradients(*[_laid_out_as(part, part.shape[-1]) for part in (query, key, value)])
-    ins = (self, query, key, value, out, logsumexp)
-    if attn_mask is not None:
-        ins = (*ins, attn_mask)
+    ins = _with_mask((self, query, key, value, out, logsumexp), attn_mask, logsumexp.dtype)
     run_primitive("attention_backward", tuple(found), ins, int(is_causal), scale)
     return found
 
@@ -248,6 +252,9 @@ op(
 # -- the function ----------------------------------------------------------------------------------
 
 
+_MOST_DIMS = 6  # of the kernels' operands
+
+
 def _is_recorded(mask):
     """Return whether a mask takes part in recording, forward mode or vmap."""
     from pullback._c.base.state import is_grad_enabled
@@ -256,19 +263,12 @@ def _is_recorded(mask):
     return level_count() or (is_grad_enabled() and mask.requires_grad)
 
 
-def _fitting_mask(query, key, mask):
-    """Return a mask in the dtype and the shape that the kernel takes."""
-    if mask.dtype.name != "bool":
-        mask = cast_to(mask, accumulate_dtype(query.dtype))
-    shape = (*query.shape[:-1], key.shape[-2])
-    return mask if mask.shape == shape else ops.expand(mask, shape)
-
-
 def _fits(query, key, value, mask, enable_gqa):
     """Return whether the kernel takes these operands; the mask gets no gradient from it."""
     size, key_size, value_size = query.shape, key.shape, value.shape
     return (
-        size[-1] == key_size[-1]
+        query.ndim <= _MOST_DIMS
+        and size[-1] == key_size[-1]
         and key_size[:-1] == value_size[:-1]
         and (
             size[:-2] == key_size[:-2]
@@ -297,7 +297,9 @@ def _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable
         scale = 1 / math.sqrt(query.shape[-1] or 1)
     if not dropout_p and _fits(query, key, value, attn_mask, enable_gqa):
         if attn_mask is not None:
-            attn_mask = _fitting_mask(query, key, attn_mask)
+            shape = (*query.shape[:-1], key.shape[-2])
+            if attn_mask.shape != shape:
+                attn_mask = ops.expand(attn_mask, shape)
         return ops.attention(query, key, value, attn_mask, is_causal, scale)[0]
     dtype = query.dtype
     query, key, value = (cast_to(part, accumulate_dtype(dtype)) for part in (query, key, value))

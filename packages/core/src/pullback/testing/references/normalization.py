@@ -166,9 +166,7 @@ def attention(
 ):
     """Queries that see nothing get zeros."""
     if enable_gqa:
-        key, value = (
-            np.repeat(part, query.shape[-3] // part.shape[-3], -3) for part in (key, value)
-        )
+        key, value = (_of_heads(np, query, part) for part in (key, value))
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = _scores(np, query, key, attn_mask, is_causal, scale)
     peak = scores.max(-1, keepdims=True)
@@ -190,7 +188,7 @@ def attention_backward(np, g, query, key, value, attn_mask, out, logsumexp, is_c
     scores = _scores(np, query, keys, attn_mask, is_causal, scale)
     weights = np.exp(scores - logsumexp[..., None])
     slopes = weights * (g @ np.swapaxes(values, -1, -2) - (g * out).sum(-1, keepdims=True))
-    groups = (*key.shape[:-2], -1)
+    groups = (*key.shape[:-2], _group(query, key))
     return (
         slopes @ keys * scale,
         *(
@@ -200,8 +198,12 @@ def attention_backward(np, g, query, key, value, attn_mask, out, logsumexp, is_c
     )
 
 
+def _group(query, part):
+    return query.shape[-3] // max(part.shape[-3], 1) if query.ndim > 2 else 1
+
+
 def _of_heads(np, query, part):
-    return np.repeat(part, query.shape[-3] // part.shape[-3], -3) if query.ndim > 2 else part
+    return np.repeat(part, _group(query, part), -3) if query.ndim > 2 else part
 
 
 def _scores(np, query, key, attn_mask, is_causal, scale):
