@@ -46,7 +46,13 @@ ANNOTATIONS = {
     "memory_format": "_memory_format",
     "any": "Any",
 }
-RESULTS = {"Tensor": "Tensor", "Tensor[]": "tuple[Tensor, ...]", "bool": "_bool", "any": "Any"}
+RESULTS = {
+    "Tensor": "Tensor",
+    "Tensor[]": "tuple[Tensor, ...]",
+    "bool": "_bool",
+    "any": "Any",
+    "None": "None",
+}
 PLAIN_HEADER = '''"""Types of {module}; made from the op table by tools/opgen.py."""
 
 from builtins import bool as _bool, float as _float, int as _int, str as _str
@@ -105,7 +111,7 @@ def render_arguments(entry: Entry, *, method: bool, inplace: bool, out: bool, sp
     for position, argument in enumerate(positional):
         if method and position == 0:
             parts.append("self")
-        elif inplace and position == 0:
+        elif inplace and position == 0 and not argument.written:
             parts.append("input: Tensor")
         elif spread and position == len(positional) - 1:
             parts.append(f"*{argument.name}: {'Tensor' if argument.name == 'tensors' else '_int'}")

@@ -24,6 +24,7 @@ def _flags(entry) -> int:
         "varargs": entry.varargs,
         "shares": entry.out_overlap,
         "exact": entry.out_dtype != "cast",
+        "lists": any(argument.written for argument in entry.arguments),
         "alpha": any(argument.name == "alpha" for argument in entry.arguments)
         and entry.arguments[1].type == "Operand",
     }

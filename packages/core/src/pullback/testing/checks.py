@@ -24,7 +24,13 @@ from pullback.testing.compare import assert_close, default_tolerances, to_array
 from pullback.testing.draw import lay_out
 from pullback.testing.modes import differentiable
 from pullback.testing.reference import expect
-from pullback.testing.samples import Sample, op_of, replace_tensors, tensors_in
+from pullback.testing.samples import (
+    Sample,
+    copy_as_it_lies,
+    op_of,
+    replace_tensors,
+    tensors_in,
+)
 
 __all__ = [
     "check_alias",
@@ -51,12 +57,34 @@ REFUSALS = (RuntimeError, TypeError, ValueError, IndexError)  # NotImplementedEr
 
 
 def call(sample: Sample) -> Any:
-    """Return what the op gives; in-place ops work on a copy of their first argument."""
+    """Return what the op gives; in-place ops work on a copy of what they write.
+
+    Of an op that writes lists of tensors the result is what it wrote, list by list.
+    """
+    if any(argument.written for argument in sample.entry.arguments):
+        return call_on_lists(sample, op_of(sample.entry))
     pb.manual_seed(SEED)
     args = sample.args
     if sample.entry.name.endswith("_"):
         args = (args[0].clone(), *args[1:])
     return op_of(sample.entry)(*args, **sample.kwargs)
+
+
+def call_on_lists(sample: Sample, run: Callable[..., Any]) -> list[pb.Tensor]:
+    """Return copies of the lists of tensors that a call writes, after the call."""
+    args = [
+        replace_tensors(value, copy_as_it_lies) if argument.written else value
+        for argument, value in zip(sample.entry.arguments, sample.args)
+    ]
+    written = [a for a, argument in zip(args, sample.entry.arguments) if argument.written]
+    before = [tensor._version for tensor in tensors_in(written)]
+    result = run(*args, **sample.kwargs)
+    assert result is None, f"the op returned {result}"
+    moved = [tensor._version for tensor in tensors_in(written)]
+    assert run is not op_of(sample.entry) or all(map(int.__lt__, before, moved)), (
+        f"version counters went from {before} to {moved}"
+    )
+    return tensors_in(written)
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -131,7 +159,11 @@ def check_refusal(sample: Sample) -> None:
 
 def check_decomposed(sample: Sample) -> None:
     """What stands in for a kernel, in other ops, gives the value that the kernel gives."""
-    found = op_decomposed(op_of(sample.entry), sample.args, sample.kwargs)
+    op = op_of(sample.entry)
+    if any(argument.written for argument in sample.entry.arguments):
+        found = call_on_lists(sample, lambda *args, **kwargs: op_decomposed(op, args, kwargs))
+    else:
+        found = op_decomposed(op, sample.args, sample.kwargs)
     for one, other in zip(tensors_in((found,)), tensors_in((call(sample),))):
         assert one.dtype == other.dtype, f"dtype {one.dtype}, the kernel gives {other.dtype}"
         rtol, atol = tolerances(other.dtype, to_array(other.detach()))

@@ -19,9 +19,9 @@ from pullback._c.dispatch.operands cimport (
     cast_tensor, check_argument_device, leading_tensor, raise_argument_device)
 from pullback._c.graph.op cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSORS, MAX_ARGS,
-    OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP, OP_RANDOM, OP_SHARES,
-    OP_VARARGS, OP_VIEW, PROMOTE_FLOAT, Op, forward_function, is_plain_number, missing, op_named,
-    plain_number, shown_name)
+    OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_LISTS, OP_OVERLAP, OP_RANDOM,
+    OP_SHARES, OP_VARARGS, OP_VIEW, PROMOTE_FLOAT, Op, forward_function, is_plain_number, missing,
+    op_named, plain_number, shown_name)
 from pullback._c.dispatch.launch cimport copy_into
 from pullback._c.base.layout cimport layout_retain, layout_same_strides
 from pullback._c.graph.node cimport node_release, node_set_meta
@@ -32,6 +32,7 @@ from pullback._c.graph.record cimport (
     bump_version, check_inplace, check_writable, needs_grad, node_begin, node_finish,
     node_save_outputs, rebase, tensor_needs_grad)
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
+from pullback._c.dispatch.written_lists cimport run_written_lists
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_VIEW, Tensor, is_tensor, same_device, tensor_new, tensor_over)
@@ -195,7 +196,7 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
             return apply_out(op, out, target)
         return apply_observed(op, out, target, apply_out)
     if op.flags & OP_INPLACE:
-        if not is_tensor(<object>out[0]):
+        if not op.flags & OP_LISTS and not is_tensor(<object>out[0]):
             raise TypeError(f"{op.name}(): argument 'self' (position 1) must be Tensor, not "
                             f"{type(<object>out[0]).__name__}")
         return op_apply_inplace(op, out)
@@ -306,6 +307,8 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
         result = op.decompose(*values)
     finally:
         state.grad_enabled = before
+    if result is None:                  # it wrote into lists of tensors
+        return None
     if isinstance(result, tuple):       # several results keep their strides
         wide = WIDE_RESULTS.get(op.decompose, ()) if narrow >= 0 else ()
         parts = [cast_tensor(<Tensor>part, narrow)
@@ -501,10 +504,13 @@ cdef inline object apply_inplace(Op op, PyObject **args, object target):
 
 cdef object op_run_inplace(Op op, PyObject **args):
     """Run an in-place op that is not a composite and record it."""
-    cdef Tensor target = <Tensor>args[0]
+    cdef Tensor target
     cdef pb_state *state = thread_state()
     cdef pb_node *node = NULL
     cdef uint64_t mask = 0
+    if op.flags & OP_LISTS:
+        return run_written_lists(op, args)
+    target = <Tensor>args[0]
     if state.grad_enabled and not state.inference:
         if target.flags & TENSOR_IS_VIEW:
             check_inplace(target, False)

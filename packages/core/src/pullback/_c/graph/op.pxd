@@ -48,6 +48,7 @@ cdef enum:
     OP_SHARES = 512             # its target may overlap its operands
     OP_EXACT = 1024             # out= must have the result's dtype
     OP_DIRECT = 2048            # its forward pass can write into the tensor given as out=
+    OP_LISTS = 4096             # writes the tensors of its list arguments in `written`
 
 # Where a saved value comes from.
 cdef enum saved_source:
@@ -104,6 +105,7 @@ cdef class Op:
     cdef int ntensors
     cdef uint8_t tensor_args[MAX_TENSOR_ARGS]
     cdef int list_arg                   # position among the arguments, -1: none
+    cdef uint32_t written               # bit i: argument i is a list of tensors that it writes
     # the forward pass
     cdef forward_function forward
     cdef object python                  # a composite, or a forward pass in Python

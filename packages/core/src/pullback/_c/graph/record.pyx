@@ -13,7 +13,7 @@ from libc.stdint cimport int32_t, uint32_t, uint64_t
 from pullback._c.graph.anomaly cimport note_write
 from pullback._c.base.dtype cimport dtype_differentiable, dtype_object
 from pullback._c.graph.op cimport (
-    OP_INPLACE, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, op_named)
+    ARG_TENSORS, OP_INPLACE, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, op_named)
 from pullback._c.base.layout cimport (
     layout_may_self_overlap, layout_shape_tuple, layout_strides_tuple)
 from pullback._c.graph.node cimport (
@@ -59,7 +59,7 @@ cdef uint64_t needs_grad(Op op, PyObject **args) except? 0xFFFFFFFFFFFFFFFF:
         if is_tensor(value):
             if tensor_needs_grad(<Tensor>value):
                 mask |= <uint64_t>1 << i
-        elif op.tensor_args[i] == op.list_arg:
+        elif op.arg_kinds[op.tensor_args[i]] == ARG_TENSORS:
             for item in value:
                 if tensor_needs_grad(<Tensor?>item):
                     mask |= <uint64_t>1 << i

@@ -2,6 +2,7 @@
 """Makes runtime ops of the op table's entries; `_bind.py` calls it for each."""
 
 from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t
 
 from pullback._c.graph.op cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
@@ -9,9 +10,9 @@ from pullback._c.graph.op cimport (
     MAX_TENSOR_ARGS,
     NUMBER_ANY, NUMBER_BOOL, NUMBER_DTYPE, NUMBER_FLOAT, NUMBER_INT, NUMBER_LIST, NUMBER_OPTIONAL,
     NUMBER_SCALAR, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_DIRECT, OP_EXACT, OP_HAS_OUT,
-    OP_INDEXED, OP_INPLACE, OP_KERNEL, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW,
-    PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE, SOURCE_ARG,
-    SOURCE_EXTRA, SOURCE_OUT, Op, forward_named, missing)
+    OP_INDEXED, OP_INPLACE, OP_KERNEL, OP_LISTS, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS,
+    OP_VIEW, PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE,
+    SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, Op, forward_named, missing)
 from pullback._c.dispatch.call cimport forward_python
 from pullback._c.ops.arithmetic cimport forward_sub
 from pullback._c.ops.elementwise cimport forward_elementwise
@@ -58,6 +59,7 @@ cdef int fill_arguments(Op op, tuple arguments) except -1:
     op.npositional = op.nargs
     op.list_arg = -1
     op.ntensors = 0
+    op.written = 0
     for i, argument in enumerate(arguments):
         op.arg_kinds[i] = KINDS.get(argument.type, ARG_ANY)
         op.numbers[i] = NUMBERS.get(argument.type, 0)
@@ -70,6 +72,8 @@ cdef int fill_arguments(Op op, tuple arguments) except -1:
             op.ntensors += 1
         if op.arg_kinds[i] == ARG_TENSORS:
             op.list_arg = i
+        if argument.written:
+            op.written |= <uint32_t>1 << i
     op.arg_names = tuple([argument.name for argument in arguments])
     op.defaults = tuple([missing if argument.required else argument.default
                          for argument in arguments])
@@ -183,7 +187,7 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
 
 FLAGS = {"inplace": OP_INPLACE, "view": OP_VIEW, "out": OP_HAS_OUT, "varargs": OP_VARARGS,
          "alpha": OP_ALPHA, "overlap": OP_OVERLAP, "indexed": OP_INDEXED, "random": OP_RANDOM,
-         "shares": OP_SHARES, "exact": OP_EXACT}
+         "lists": OP_LISTS, "shares": OP_SHARES, "exact": OP_EXACT}
 
 
 def set_composite(Op op not None, function):

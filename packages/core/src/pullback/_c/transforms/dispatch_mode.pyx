@@ -9,7 +9,8 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 from pullback._c.dispatch.call cimport op_record, op_run_inplace, run_forward
-from pullback._c.graph.op cimport MAX_ARGS, OP_INPLACE, Op
+from pullback._c.dispatch.written_lists cimport written_tensors
+from pullback._c.graph.op cimport MAX_ARGS, OP_INPLACE, OP_LISTS, Op
 from pullback._c.graph.levels cimport Level, disable_level, innermost_level
 from pullback._c.base.state cimport thread_state
 
@@ -54,7 +55,7 @@ cdef object run_in_dispatch_mode(Op op, PyObject **args):
 
 cdef object run_inplace_in_dispatch_mode(Op op, PyObject **args):
     """As ``run_in_dispatch_mode`` for an in-place op; notifies the modes of the write first."""
-    notify_write(op, (<object>args[0],))
+    notify_write(op, written_tensors(op, args) if op.flags & OP_LISTS else (<object>args[0],))
     return forward(op, args)
 
 

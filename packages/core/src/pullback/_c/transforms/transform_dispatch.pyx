@@ -5,7 +5,8 @@ from libc.stdint cimport uint64_t
 
 from pullback._c.transforms.batching cimport run_batched
 from pullback._c.dispatch.call cimport run_composite_plainly, set_transform_dispatch
-from pullback._c.graph.op cimport ARG_ANY, ARG_OPERAND, OP_INDEXED, OP_RANDOM, Op
+from pullback._c.graph.op cimport (
+    ARG_ANY, ARG_OPERAND, ARG_TENSORS, OP_INDEXED, OP_LISTS, OP_RANDOM, Op)
 from pullback._c.transforms.jvp cimport run_inplace_with_tangents, run_with_tangents
 from pullback._c.graph.levels cimport (
     Level, batch_level, innermost_level, raise_escaped, tangent_level)
@@ -45,8 +46,9 @@ cdef levels_of levels_of_call(Op op, PyObject **args) except *:
     found.tangent = 0
     for i in range(op.nargs):
         value = <object>args[i]
-        if i == op.list_arg or (op.flags & OP_INDEXED and op.arg_kinds[i] == ARG_ANY
-                                and isinstance(value, (tuple, list))):
+        if op.arg_kinds[i] == ARG_TENSORS or (
+                op.flags & OP_INDEXED and op.arg_kinds[i] == ARG_ANY
+                and isinstance(value, (tuple, list))):
             for item in value:
                 collect_levels(&found, item, state.disabled_levels)
         elif op.arg_kinds[i] != ARG_ANY:
@@ -80,6 +82,10 @@ cdef object run(Op op, PyObject **args):
 
 cdef object run_inplace(Op op, PyObject **args):
     cdef levels_of found = levels_of_call(op, args)
+    if op.flags & OP_LISTS and (found.batch or found.tangent):
+        raise NotImplementedError(
+            f"Trying to use {'vmap' if found.batch else 'forward AD'} with {op.name} that does not "
+            f"support it: it writes lists of tensors in place")
     if found.batch:
         return run_batched(op, args, found.batch)
     if found.tangent:

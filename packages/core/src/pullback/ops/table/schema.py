@@ -6,7 +6,8 @@ A signature reads like an annotated Python function::
 
 ``Tensor``, ``Tensor?`` (may be None), ``Operand`` (a tensor or a number) and ``Tensor[]`` take part
 in recording. An ``int`` or ``float`` arrives as a Python number (with ``?`` or as None); every
-other type is looked at by the entry's own code and documents itself.
+other type is looked at by the entry's own code and documents itself. ``Tensor[]!`` is a list whose
+tensors the op writes in place.
 This package is data: it imports only its own modules, and without compiled code.
 """
 
@@ -38,6 +39,7 @@ class Argument(NamedTuple):
     default: Any
     required: bool
     keyword_only: bool
+    written: bool = False
 
 
 class Entry(NamedTuple):
@@ -134,7 +136,10 @@ def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
         declared, equals, default = part.partition("=")
         argument, _, kind = declared.partition(":")
         value = _default_of(default.strip()) if equals else None
-        arguments.append(Argument(argument.strip(), kind.strip(), value, not equals, keyword_only))
+        kind, written, _ = kind.strip().partition("!")
+        arguments.append(
+            Argument(argument.strip(), kind, value, not equals, keyword_only, bool(written))
+        )
     return name.strip(), tuple(arguments), returns.strip()
 
 
