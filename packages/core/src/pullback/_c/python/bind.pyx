@@ -22,7 +22,7 @@ from pullback._c.dispatch import structured  # no-cython-lint
 from pullback._c.engine import copy_slices  # no-cython-lint
 from pullback._c.ops import clone, create, dtype_views  # no-cython-lint
 from pullback._c.ops import elementwise, indexing_sorting, inplace_metadata  # no-cython-lint
-from pullback._c.ops import matmul, reduce, ternary, views  # no-cython-lint
+from pullback._c.ops import matmul, optim, reduce, ternary, views  # no-cython-lint
 from pullback._c.transforms import transform_dispatch  # no-cython-lint
 from pullback._c.dispatch.call import enable
 from pullback._c.engine.formula import trace_operators

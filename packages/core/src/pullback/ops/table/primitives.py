@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pullback.ops.table.network_primitives import OF_NETWORKS
+from pullback.ops.table.optimizer_steps import OPTIMIZER_STEPS
 
 
 class Primitive(NamedTuple):
@@ -335,7 +336,6 @@ _prim(
     "(B, K, N), (B, M, N); any strides, batch stride 0 allowed. K = 0 gives zeros.",
     required=True,
 )
-
 _prim(
     "solve",
     "solve",
@@ -345,7 +345,6 @@ _prim(
     "number of the first pivot that is exactly 0, counted from 1; then out[b] is NaN.",
     required=True,
 )
-
 _prim(
     "svd",
     "svd",
@@ -467,7 +466,6 @@ _prim(
     "grad - exp(out) * sum(grad, dim).",
     params=("dim:int",),
 )
-
 _prim(
     "logsumexp",
     "fused",
@@ -491,7 +489,6 @@ _prim(
     "self, weight and bias of normalize, where mean is that of self and scale one over the root "
     "of its variance plus a constant. grad and outputs are contiguous.",
 )
-
 _prim(
     "standardize",
     "fused",
@@ -522,5 +519,8 @@ _prim(
     "The derivative of nll_loss by its first operand, whose shape out has, times self.",
     params=_NLL,
 )
+
+for _name, _inputs, _doc, _params in OPTIMIZER_STEPS:
+    _prim(_name, "optim", _inputs, _doc, params=("count:int", *_params.split()))
 
 PRIMITIVE_IDS: dict[str, int] = {name: number for number, name in enumerate(PRIMITIVES)}

@@ -1,0 +1,1 @@
+"""Kernels of optimizers: steps over lists of tensors."""

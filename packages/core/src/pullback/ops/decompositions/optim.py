@@ -1,0 +1,132 @@
+"""Decompositions of the steps of optimizers: a loop over the parameters."""
+
+from __future__ import annotations
+
+import math
+
+from pullback.ops.table.primitives import decomposition
+from pullback.ops.table.schema import ops
+
+
+def _updates(grads, *lists, decay, maximize, found_inf):
+    """Yield what belongs together: gradient with decay, then the tensors of each list, wide.
+
+    Writes back what the caller sends: the new values of these tensors. A list may be empty.
+    """
+    if found_inf is not None and found_inf.item():
+        return
+    for number, grad in enumerate(grads):
+        targets = [tensors[number] for tensors in lists if len(tensors)]
+        values = [_wide(target) for target in targets]
+        grad = -_wide(grad) if maximize else _wide(grad)
+        if decay:
+            grad = grad + decay * values[0]
+        update = _Update(number, grad, values)
+        yield update
+        for target, value in zip(targets, update.values):
+            ops.copy_(target, value)
+
+
+class _Update:
+    """One parameter's gradient and values, which the formulas replace."""
+
+    def __init__(self, number, grad, values):
+        self.number, self.grad, self.values = number, grad, values
+
+
+def _wide(tensor):
+    """Return 16-bit floats as float32."""
+    return tensor.float() if tensor.dtype.itemsize == 2 else tensor
+
+
+@decomposition("sgd_step")
+def sgd_step(
+    self, grads, momentum_buffer_list, weight_decay, momentum, lr, dampening, nesterov, maximize,
+    is_first_step, grad_scale, found_inf,
+):  # fmt: skip
+    buffers = momentum_buffer_list if momentum else []
+    options = {"decay": weight_decay, "maximize": maximize, "found_inf": found_inf}
+    for one in _updates(grads, self, buffers, **options):
+        param, grad = one.values[0], one.grad
+        if momentum:
+            buffer = grad if is_first_step else one.values[1] * momentum + (1 - dampening) * grad
+            grad = grad + momentum * buffer if nesterov else buffer
+            one.values[1] = buffer
+        one.values[0] = param - lr * grad
+
+
+def _adam(
+    decoupled, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2,
+    weight_decay, eps, amsgrad, maximize, grad_scale, found_inf,
+):  # fmt: skip
+    largest = max_exp_avg_sqs if amsgrad else []
+    decay = 0 if decoupled else weight_decay
+    options = {"decay": decay, "maximize": maximize, "found_inf": found_inf}
+    for one in _updates(grads, self, exp_avgs, exp_avg_sqs, largest, **options):
+        param, average, square = one.values[:3]
+        step = float(state_steps[one.number].item())
+        if decoupled:
+            param = param * (1 - lr * weight_decay)
+        average = average + (1 - beta1) * (one.grad - average)
+        square = square * beta2 + (1 - beta2) * one.grad * one.grad
+        one.values[1:3] = average, square
+        if amsgrad:
+            square = one.values[3] = ops.maximum(one.values[3], square)
+        root = square.sqrt() / _root(_correction(beta2, step)) + eps
+        one.values[0] = param - lr / _correction(beta1, step) * average / root
+
+
+def _correction(beta, step):
+    """Return 1 - beta^step, the weight of an average that began with 0, or NaN for no number."""
+    try:
+        return 1 - math.pow(beta, step) or math.nan
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _root(number):
+    return math.sqrt(number) if number >= 0 else math.nan
+
+
+@decomposition("adam_step")
+def adam_step(*args):
+    _adam(False, *args)
+
+
+@decomposition("adamw_step")
+def adamw_step(*args):
+    _adam(True, *args)
+
+
+@decomposition("rmsprop_step")
+def rmsprop_step(
+    self, grads, square_avgs, grad_avgs, momentum_buffer_list, lr, alpha, eps, weight_decay,
+    momentum, centered, maximize, grad_scale, found_inf,
+):  # fmt: skip
+    averages, buffers = grad_avgs if centered else [], momentum_buffer_list if momentum else []
+    options = {"decay": weight_decay, "maximize": maximize, "found_inf": found_inf}
+    for one in _updates(grads, self, square_avgs, averages, buffers, **options):
+        param, square, *_ = one.values
+        square = one.values[1] = square * alpha + (1 - alpha) * one.grad * one.grad
+        if centered:
+            average = one.values[2]
+            one.values[2] = average = average + (1 - alpha) * (one.grad - average)
+            square = square - average * average
+        change = one.grad / (square.sqrt() + eps)
+        if momentum:
+            one.values[-1] = change = one.values[-1] * momentum + change
+        one.values[0] = param - lr * change
+
+
+@decomposition("adagrad_step")
+def adagrad_step(
+    self, grads, state_sums, state_steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale,
+    found_inf,
+):  # fmt: skip
+    options = {"decay": weight_decay, "maximize": maximize, "found_inf": found_inf}
+    for one in _updates(grads, self, state_sums, **options):
+        param, total = one.values
+        step = float(state_steps[one.number].item())
+        one.values[1] = total = total + one.grad * one.grad
+        rate = lr / (1 + (step - 1) * lr_decay or math.nan)
+        one.values[0] = param - rate * one.grad / (total.sqrt() + eps)

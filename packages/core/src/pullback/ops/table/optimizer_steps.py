@@ -1,0 +1,57 @@
+"""The primitives of optimizers' steps: name, inputs, what each computes, parameters.
+
+Outputs and inputs are lists of ``count`` tensors each, one list after the other. The outputs, which
+hold the values to update, are the parameters, then each state; the inputs are the gradients, then
+step numbers (float32 or float64, one each; those of all are host scalars, or none is). Tensors that
+belong together have one dtype and one order in memory, and are passed as one dim. One further input
+is a flag, a float32: if it is not 0, nothing is written. 16-bit numbers are computed with in
+float32. With ``maximize`` the gradients are negated first.
+"""
+
+_ADAM = (
+    "average += (1 - beta1) * (g - average); square = beta2 * square + (1 - beta2) * g^2; largest "
+    "= maximum(largest, square); param -= lr / (1 - beta1^step) * average / (sqrt(square or "
+    "largest) / sqrt(1 - beta2^step) + eps). Outputs average, square and, with amsgrad, largest."
+)
+_ADAM_PARAMS = "lr:float beta1:float beta2:float weight_decay:float eps:float amsgrad:int"
+
+OPTIMIZER_STEPS = [
+    (
+        "sgd_step",
+        "*grads",
+        "g = grad + weight_decay * param; buffer = g if is_first_step else momentum * buffer + "
+        "(1 - dampening) * g; param -= lr * (buffer, or with nesterov g + momentum * buffer). "
+        "Without momentum there are no buffers, and param -= lr * g.",
+        "weight_decay:float momentum:float lr:float dampening:float nesterov:int maximize:int "
+        "is_first_step:int",
+    ),
+    (
+        "adam_step",
+        "*grads_and_steps",
+        f"g = grad + weight_decay * param; {_ADAM}",
+        f"{_ADAM_PARAMS} maximize:int",
+    ),
+    (
+        "adamw_step",
+        "*grads_and_steps",
+        f"g = grad; param *= 1 - lr * weight_decay; {_ADAM}",
+        f"{_ADAM_PARAMS} maximize:int",
+    ),
+    (
+        "rmsprop_step",
+        "*grads",
+        "g = grad + weight_decay * param; square = alpha * square + (1 - alpha) * g^2; average += "
+        "(1 - alpha) * (g - average); root = sqrt(square - average^2) + eps; buffer = momentum * "
+        "buffer + g / root; param -= lr * buffer. Unless centered there are no averages, and root "
+        "= sqrt(square) + eps; without momentum there are no buffers, and param -= lr * g / root.",
+        "lr:float alpha:float eps:float weight_decay:float momentum:float centered:int "
+        "maximize:int",
+    ),
+    (
+        "adagrad_step",
+        "*grads_and_steps",
+        "g = grad + weight_decay * param; sum += g^2; param -= lr / (1 + (step - 1) * lr_decay) * "
+        "g / (sqrt(sum) + eps).",
+        "lr:float lr_decay:float weight_decay:float eps:float maximize:int",
+    ),
+]
