@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pullback
+from pullback.optim import _fused
 from pullback.optim.optimizer import (
     Optimizer,
     _as_number,
@@ -151,6 +152,22 @@ def adagrad(
     >>> x, total
     (tensor([0.9000, 0.9000]), tensor([4., 4.]))
     """
+    if (fused or foreach is not False) and not differentiable:
+        done = _fused.adagrad(
+            params,
+            grads,
+            state_sums,
+            state_steps,
+            lr=lr,
+            lr_decay=lr_decay,
+            weight_decay=weight_decay,
+            eps=eps,
+            maximize=maximize,
+            grad_scale=grad_scale,
+            found_inf=found_inf,
+        )
+        if done:
+            return
     _check_modes(params, state_steps, foreach=foreach, fused=fused, differentiable=differentiable)
     if not _unscale(grads, grad_scale, found_inf):
         return

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pullback
 from pullback import Tensor
+from pullback.optim import _fused
 from pullback.optim.optimizer import (
     Optimizer,
     _as_number,
@@ -186,6 +187,28 @@ def adam(
     >>> x, m, step
     (tensor([0.9000, 0.9000]), tensor([0.2000, 0.2000]), tensor(1.))
     """
+    on_tensors = capturable or differentiable
+    if (fused or foreach is not False) and not on_tensors:
+        done = _fused.adam(
+            params,
+            grads,
+            exp_avgs,
+            exp_avg_sqs,
+            max_exp_avg_sqs,
+            state_steps,
+            amsgrad=amsgrad,
+            beta1=beta1,
+            beta2=beta2,
+            lr=lr,
+            weight_decay=weight_decay,
+            eps=eps,
+            maximize=maximize,
+            decoupled=decoupled_weight_decay,
+            grad_scale=grad_scale,
+            found_inf=found_inf,
+        )
+        if done:
+            return
     _check_modes(
         params,
         state_steps,
@@ -196,7 +219,6 @@ def adam(
     )
     if not _unscale(grads, grad_scale, found_inf):
         return
-    on_tensors = capturable or differentiable
     if not on_tensors:
         lr, beta1, beta2 = _as_number(lr), _as_number(beta1), _as_number(beta2)
     update = _update_recorded if on_tensors else _update

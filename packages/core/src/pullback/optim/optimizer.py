@@ -13,6 +13,7 @@ from typing import ClassVar
 import pullback
 from pullback import Tensor
 from pullback._c.base.state import swap_grad_enabled
+from pullback._c.python.optimizer_steps import clear_grads, gather
 from pullback.optim._groups import cast_state, fill_with_zeros, split_names
 from pullback.utils.hooks import RemovableHandle
 
@@ -171,20 +172,7 @@ class Optimizer:
 
         A name whose state is missing gives None.
         """
-        params, grads, states = [], [], []
-        table = self.state
-        for param in group["params"]:
-            grad = param.grad
-            if grad is None:
-                continue
-            params.append(param)
-            grads.append(grad)
-            if names:
-                state = table[param]
-                if not state:
-                    self._init_state(state, param, group)
-                states.append(state)
-        return params, grads, *([state.get(name) for state in states] for name in names)
+        return gather(group["params"], self.state, names, self._init_state, group)
 
     def _options(self, group):
         """Return the options of a group that its update function has too."""
@@ -231,11 +219,11 @@ class Optimizer:
         """Set the gradients of all parameters to None, or to zeros in the same memory."""
         with _range(self._zero_grad_profile_name):
             for group in self.param_groups:
+                if set_to_none:
+                    clear_grads(group["params"])
+                    continue
                 for param in group["params"]:
-                    if set_to_none:
-                        param.grad = None
-                    else:
-                        fill_with_zeros(param.grad)
+                    fill_with_zeros(param.grad)
 
     # ---- parameter groups ------------------------------------------------------------------------
 

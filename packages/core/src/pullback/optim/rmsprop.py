@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pullback
 from pullback import Tensor
+from pullback.optim import _fused
 from pullback.optim.optimizer import (
     Optimizer,
     _as_number,
@@ -142,6 +143,24 @@ def rmsprop(
     >>> x, v
     (tensor([0.8000, 0.8000]), tensor([1., 1.]))
     """
+    if foreach is not False and not (differentiable or capturable):
+        done = _fused.rmsprop(
+            params,
+            grads,
+            square_avgs,
+            grad_avgs,
+            momentum_buffer_list,
+            state_steps,
+            lr=lr,
+            alpha=alpha,
+            eps=eps,
+            weight_decay=weight_decay,
+            momentum=momentum,
+            centered=centered,
+            maximize=maximize,
+        )
+        if done:
+            return
     _check_modes(
         params, state_steps, foreach=foreach, differentiable=differentiable, capturable=capturable
     )

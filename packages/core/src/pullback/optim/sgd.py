@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from pullback import Tensor
+from pullback.optim import _fused
 from pullback.optim.optimizer import (
     Optimizer,
     _as_number,
@@ -141,10 +142,26 @@ def sgd(
     >>> x, buffers
     (tensor([0.8000, 0.8000]), [tensor([2., 2.])])
     """
+    recorded = any(isinstance(x, Tensor) and x.requires_grad for x in (lr, weight_decay))
+    if (fused or foreach is not False) and not recorded:
+        done = _fused.sgd(
+            params,
+            d_p_list,
+            momentum_buffer_list,
+            weight_decay=weight_decay,
+            momentum=momentum,
+            lr=lr,
+            dampening=dampening,
+            nesterov=nesterov,
+            maximize=maximize,
+            grad_scale=grad_scale,
+            found_inf=found_inf,
+        )
+        if done:
+            return
     _check_modes(params, foreach=foreach, fused=fused)
     if not _unscale(d_p_list, grad_scale, found_inf):
         return
-    recorded = any(isinstance(x, Tensor) and x.requires_grad for x in (lr, weight_decay))
     update = _update_recorded if recorded else _update
     update(
         params,
