@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pullback
 from pullback import Tensor
-from pullback._c.python.optimizer_steps import count_steps, fits
+from pullback._c.python.optimizer_steps import count_missing, count_steps, fits
 
 
 def _number(value):
@@ -40,7 +40,7 @@ def sgd(
     starts = False
     if momentum == 0:
         buffers = []
-    elif buffers and buffers.count(None) == len(buffers):
+    elif count_missing(buffers) == len(buffers):
         starts = fits(params, grads)
         made = [pullback.empty_like(param) for param in params] if starts else buffers
     if not (starts or fits(params, grads, *([buffers] if momentum != 0 else []))):

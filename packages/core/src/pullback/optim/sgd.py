@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from pullback import Tensor
+from pullback._c.python.optimizer_steps import count_missing
 from pullback.optim import _fused
 from pullback.optim.optimizer import (
     Optimizer,
@@ -95,6 +96,7 @@ class SGD(Optimizer):
         else:
             params, grads = self._gather(group)
             buffers = [None] * len(params)
+        makes = momentum != 0 and count_missing(buffers)
         sgd(
             params,
             grads,
@@ -110,7 +112,7 @@ class SGD(Optimizer):
             grad_scale=getattr(self, "grad_scale", None),
             found_inf=getattr(self, "found_inf", None),
         )
-        if momentum != 0:
+        if makes:
             for param, buffer in zip(params, buffers):
                 self.state[param]["momentum_buffer"] = buffer
 

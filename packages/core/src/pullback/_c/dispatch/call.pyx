@@ -122,8 +122,9 @@ cdef object operand(Op op, int position, object value):
     elif kind != ARG_TENSORS or not isinstance(value, (tuple, list)):
         fail_kind(op, position, value)
     else:
-        for k, item in enumerate(value):
+        for item in value:
             if not is_tensor(item):
+                k = [is_tensor(other) for other in value].index(False)
                 raise TypeError(f"{shown_name(op)}(): expected Tensor as element {k} in "
                                 f"argument {position}, but got {type(item).__name__}")
     return value

@@ -120,6 +120,14 @@ def count_steps(list params not None, steps):
     return True
 
 
+def count_missing(list values not None):
+    """Return how many of the values are None."""
+    cdef Py_ssize_t count = 0
+    for value in values:
+        count += value is None
+    return count
+
+
 def clear_grads(params):
     """Set the gradient of each parameter to None."""
     cdef Tensor param
