@@ -8,6 +8,7 @@ from benchmarks.workloads import (
     loading,
     movement,
     neural,
+    optimizers,
     overhead,
     reductions,
     training,
