@@ -157,7 +157,10 @@ _methods.install()
 _einops.install()
 
 
-_LATE = ("cuda", "func", "multiprocessing", "optim", "profiler", "storage", "testing")
+_LATE = (
+    *("cuda", "func", "multiprocessing", "optim", "profiler", "serialization", "storage"),
+    "testing",
+)
 
 
 def __getattr__(name):
@@ -165,6 +168,10 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module(f"pullback.{name}")
+    if name in ("load", "save"):
+        from pullback import serialization
+
+        return getattr(serialization, name)
     if name.endswith("Storage") or name == "is_storage":
         from pullback import storage
 

@@ -230,7 +230,7 @@ cdef int tensor_clear(PyObject *object) noexcept:
     if attributes[0] != NULL:
         held = attributes[0]
         attributes[0] = NULL
-        Py_XDECREF(held)
+        release_later(held)             # a chain of attributes must not recurse
     return 0
 
 
