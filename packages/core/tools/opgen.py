@@ -44,6 +44,7 @@ ANNOTATIONS = {
     "dtype": "_dtype",
     "device": "_DeviceLike",
     "memory_format": "_memory_format",
+    "layout": "_layout",
     "any": "Any",
 }
 RESULTS = {

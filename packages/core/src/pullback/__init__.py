@@ -52,7 +52,9 @@ from pullback._c.device.device import (
     synchronize,
 )
 from pullback._c.graph import tensor as _tensor
-from pullback._c.graph.tensor import Size, Tensor
+from pullback._c.graph.size import LAYOUTS as _LAYOUTS
+from pullback._c.graph.size import Size, layout, strided
+from pullback._c.graph.tensor import Tensor
 from pullback._c.ops.clone import (
     channels_last,
     channels_last_3d,
@@ -60,6 +62,7 @@ from pullback._c.ops.clone import (
     memory_format,
     preserve_format,
 )
+from pullback._c.python import overridable as _overridable
 from pullback._c.python import tensor_methods as _tensor_methods
 from pullback._construct import (
     as_tensor,
@@ -127,6 +130,8 @@ globals().update(_named)
 e, inf, nan, newaxis, pi = _math.e, _math.inf, _math.nan, None, _math.pi
 half, float, double = _named["float16"], _named["float32"], _named["float64"]  # torch's names
 short, int, long = _named["int16"], _named["int32"], _named["int64"]
+legacy_contiguous_format = contiguous_format
+globals().update(_LAYOUTS)
 cfloat, cdouble = _named["complex64"], _named["complex128"]
 
 _bind_table(
@@ -139,6 +144,7 @@ _bind_table(
 )
 
 from pullback import _einops, _methods, autograd
+from pullback._attributes import get_device
 from pullback._methods import (
     allclose,
     broadcast_shapes,
@@ -155,11 +161,23 @@ from pullback.autograd import enable_grad, inference_mode, no_grad, set_grad_ena
 
 _methods.install()
 _einops.install()
+_overridable.install()
+_overridable.wrap(
+    globals(),
+    (
+        *("allclose", "equal", "is_complex", "is_conj", "is_floating_point", "is_inference"),
+        "get_device",
+        *("is_neg", "is_same_size", "is_signed", "isclose", "numel", "result_type"),
+    ),
+)
+_overridable.wrap(
+    globals(), ("as_tensor", "asarray", "from_numpy", "frombuffer", "tensor"), by_arguments=False
+)
 
 
 _LATE = (
-    *("cuda", "func", "multiprocessing", "optim", "profiler", "serialization", "storage"),
-    "testing",
+    *("_C", "cuda", "func", "multiprocessing", "optim", "overrides", "profiler", "serialization"),
+    *("storage", "testing", "version"),
 )
 
 

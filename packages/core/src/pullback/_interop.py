@@ -8,7 +8,8 @@ import math
 from pullback import _cuda_arrays
 from pullback._c.base import dtype as _dtype
 from pullback._c.base.state import is_grad_enabled
-from pullback._c.graph.tensor import Tensor, adopt, bind_attribute
+from pullback._c.graph.overrides import as_instance
+from pullback._c.graph.tensor import Tensor, bind_attribute
 from pullback._c.interop import arrays, sequences
 from pullback._c.ops import create
 from pullback.utils import dlpack
@@ -244,11 +245,7 @@ def shallow_copy(self):
 
 def _as_kind(kind, tensor):
     """Return a leaf as an instance of a subclass."""
-    if kind is Tensor:
-        return tensor
-    made = Tensor.__new__(kind)  # not what the subclass makes of arguments
-    adopt(made, tensor)
-    return made
+    return as_instance(kind, tensor)  # without what the subclass makes of arguments
 
 
 # ---- pickles -------------------------------------------------------------------------------------

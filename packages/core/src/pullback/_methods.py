@@ -5,8 +5,10 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+from pullback._attributes import legacy_tensor
 from pullback._c.base import dtype as _dtype
 from pullback._c.engine import stream_order
+from pullback._c.graph.overrides import DisableTorchFunctionSubclass, as_instance
 from pullback._c.graph.tensor import Size, Tensor, adopt, bind_attribute, bind_late
 from pullback._c.interop import pinned_tensors
 from pullback._c.ops import create
@@ -180,14 +182,6 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 # ---- methods -------------------------------------------------------------------------------------
 
 
-def item(self):
-    """Return the only element as a Python number.
-
-    Raises: RuntimeError when there is not exactly one element.
-    """
-    return create.item(self)
-
-
 def cpu(self):
     """Return the tensor in host memory."""
     from pullback._c.interop.arrays import host_device
@@ -329,25 +323,17 @@ def to_complex(self):
 
 def new_instance(self, args, kwargs):
     """The constructor ``Tensor(...)``: sizes, or data, in the default dtype."""
-    from pullback._construct import tensor
-
-    unknown = set(kwargs) - {"device", "requires_grad"}
+    unknown = set(kwargs) - {"device", "requires_grad", "size"}
     if unknown and type(self) is Tensor:
         raise TypeError(f"Tensor() got an unexpected keyword argument '{unknown.pop()}'")
-    device = kwargs.get("device")
-    if len(args) == 1 and isinstance(args[0], Tensor):
-        adopt(self, args[0].detach())
-    elif len(args) == 1 and not isinstance(args[0], builtins.int):
-        adopt(self, tensor(args[0], dtype=_dtype.get_default_dtype(), device=device))
-    elif all(isinstance(size, builtins.int) for size in args):
-        adopt(self, create.empty_tensor(tuple(args) or (0,), None, device))
-    elif type(self) is Tensor:
-        raise TypeError(
-            f"Tensor(): expected sizes, a sequence or a tensor, got "
-            f"{', '.join(type(a).__name__ for a in args)}"
-        )
-    else:
-        adopt(self, create.empty_tensor((0,), None, device))
+    device, size = kwargs.get("device"), kwargs.get("size")
+    with DisableTorchFunctionSubclass():
+        try:
+            adopt(self, legacy_tensor(args, size, _dtype.get_default_dtype(), device))
+        except TypeError:
+            if type(self) is Tensor:
+                raise
+            adopt(self, create.empty_tensor((0,), None, device))  # a subclass has other arguments
 
 
 def as_subclass(self, cls):
@@ -357,9 +343,32 @@ def as_subclass(self, cls):
     """
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"as_subclass(): cls must be a subclass of Tensor, not {cls!r}")
-    made = Tensor.__new__(cls)  # not what the subclass makes of arguments
-    adopt(made, ops.alias(self) if self.requires_grad else self)
-    return made
+    with DisableTorchFunctionSubclass():
+        return as_instance(cls, ops.alias(self))
+
+
+def make_subclass(cls, data, require_grad=False):
+    """Return a leaf of a subclass over the memory of a tensor: ``Tensor._make_subclass``.
+
+    Raises: TypeError when ``cls`` is no subclass of Tensor, or ``data`` no tensor.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+        raise TypeError(f"cls must be a type (got {cls!r})")
+    if not isinstance(data, Tensor):
+        raise TypeError(
+            f"_make_subclass(): argument 'data' (position 2) must be Tensor, not "
+            f"{type(data).__name__}"
+        )
+    with DisableTorchFunctionSubclass():
+        return as_instance(cls, create.alias_raw(data)).requires_grad_(require_grad)
+
+
+def make_wrapper_subclass(cls, *args, **kwargs):
+    """Raise: tensors without memory of their own need ``__torch_dispatch__``, which is not here."""
+    raise NotImplementedError(
+        "_make_wrapper_subclass() makes tensors whose operations go to __torch_dispatch__, which "
+        "pullback does not have. Use Tensor._make_subclass, or a class with __torch_function__."
+    )
 
 
 # ---- storages ------------------------------------------------------------------------------------
@@ -449,7 +458,7 @@ def install():
     """Bind the methods of this module to the class."""
     global _set_to_tensor
     _set_to_tensor = Tensor.set_
-    from pullback import _interop, _scalars
+    from pullback import _attributes, _interop, _scalars
     from pullback._printing import format_tensor
     from pullback.autograd import _entry, graph
 
@@ -466,7 +475,7 @@ def install():
     )
     _index.bind(_indexing.normalize_key, _indexing.advanced_getitem, _indexing.advanced_setitem)
     for name, method in {
-        "item": item,
+        "item": create.item,
         "cpu": cpu,
         "cuda": cuda,
         "type_as": type_as,
@@ -476,6 +485,8 @@ def install():
         "allclose": allclose,
         "__complex__": to_complex,
         "as_subclass": as_subclass,
+        "_make_subclass": staticmethod(make_subclass),
+        "_make_wrapper_subclass": staticmethod(make_wrapper_subclass),
         "is_pinned": is_pinned,
         "record_stream": record_stream,
         "untyped_storage": untyped_storage,
@@ -496,5 +507,6 @@ def install():
         bind_attribute(name, property(_matrix_transposed(name)))
     for name in ("real", "imag"):
         bind_attribute(name, _part_of_numbers(name))
+    _attributes.install()
     _interop.install()
     graph.install()

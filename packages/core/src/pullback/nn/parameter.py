@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pullback import Tensor
-from pullback._c.graph.tensor import adopt
+from pullback._c.graph.overrides import _disabled_torch_function_impl, as_instance
 
 __all__ = [
     "Buffer",
@@ -20,9 +20,7 @@ def _as_instance(kind, data, requires_grad):
     data = data.detach()
     if requires_grad and not (data.is_floating_point() or data.is_complex()):
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
-    made = Tensor.__new__(kind)
-    adopt(made, data)
-    return made.requires_grad_(requires_grad)
+    return as_instance(kind, data).requires_grad_(requires_grad)
 
 
 class _KindByAttribute(type(Tensor)):  # type: ignore[misc]  # Cython classes have an unknown type
@@ -50,6 +48,7 @@ class Parameter(Tensor, metaclass=_KindByAttribute):
     """
 
     _mark = "_is_param"
+    __torch_function__ = _disabled_torch_function_impl
 
     def __new__(cls, data=None, requires_grad=True):
         if data is None:
@@ -89,6 +88,7 @@ class Buffer(Tensor, metaclass=_KindByAttribute):
     """
 
     _mark = "_is_buffer"
+    __torch_function__ = _disabled_torch_function_impl
 
     def __new__(cls, data=None, *, persistent=True):
         if data is None:
@@ -187,6 +187,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """
 
     cls_to_become = Buffer
+    __torch_function__ = _disabled_torch_function_impl
 
     def __new__(cls, requires_grad=False, device=None, dtype=None, persistent=True):
         import pullback

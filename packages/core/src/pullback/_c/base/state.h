@@ -28,6 +28,8 @@ typedef struct pb_state {
     uint8_t in_kernel;        /* with a handoff: a long kernel runs, which polls */
     uint8_t left_writes;      /* with a handoff: an interrupted kernel's write is not counted yet */
     PyObject *interrupt;      /* borrowed: the exception that ends the handoff, or NULL */
+    PyObject *function_modes; /* owned list of entered TorchFunctionModes, the innermost last; or NULL */
+    uint8_t overrides_off;    /* 1: __torch_function__ of arguments is off; 2: that of modes too */
 } pb_state;
 
 #endif

@@ -1,5 +1,5 @@
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from pullback.abi cimport pb_observer
 from pullback.pool cimport pb_pool
@@ -30,6 +30,8 @@ cdef extern from "state.h":
         uint8_t in_kernel
         uint8_t left_writes
         PyObject *interrupt
+        PyObject *function_modes
+        uint8_t overrides_off
 
 
 # Process-wide switches, each tested on the hot path.
@@ -41,9 +43,11 @@ ctypedef struct pb_globals:
     uint32_t gc_epoch
     int streams_used            # 1 once a stream other than a default one was current
     int inference               # how many times inference mode is entered, over all threads
+    uint16_t overrides          # TENSOR_OVERRIDES while a thread is in a TorchFunctionMode, or 0
     uint32_t transform          # how many transforms by reverse mode were begun, modulo 2 ** 32
 
 cdef pb_globals *globals_() noexcept nogil
 cdef pb_pool *process_pool() noexcept nogil
 cdef pb_state *thread_state() noexcept nogil
+cdef bint overrides_on(bint by_argument) noexcept
 cdef void state_reset(pb_state *state) noexcept nogil

@@ -66,6 +66,7 @@ process.anomaly_check_nan = 1
 process.full_collection = 0
 process.streams_used = 0
 process.inference = 0
+process.overrides = 0
 process.gc_epoch = 1
 
 
@@ -80,6 +81,14 @@ cdef pb_pool *process_pool() noexcept nogil:
 
 cdef pb_state *thread_state() noexcept nogil:
     return pb_find_state()
+
+
+cdef bint overrides_on(bint by_argument) noexcept:
+    """True if this thread's calls go to a mode, or to an overriding argument if there is one."""
+    if pb_thread_state.overrides_off == 0 and by_argument:
+        return True
+    return (pb_thread_state.overrides_off < 2 and pb_thread_state.function_modes != NULL
+            and len(<list>pb_thread_state.function_modes) > 0)
 
 
 cdef void state_reset(pb_state *state) noexcept nogil:

@@ -20,14 +20,16 @@ from pullback._c.dispatch.operands cimport (
 from pullback._c.graph.op cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSORS, MAX_ARGS,
     OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_LISTS, OP_OVERLAP, OP_RANDOM,
-    OP_SHARES, OP_VARARGS, OP_VIEW, PROMOTE_FLOAT, Op, forward_function, is_plain_number, missing,
-    op_named, plain_number, shown_name)
+    OP_SHARES, OP_VARARGS, OP_VIEW, PROMOTE_FLOAT, Op, is_plain_number, missing, op_named,
+    plain_number, shown_name)
 from pullback._c.dispatch.launch cimport copy_into
 from pullback._c.base.layout cimport layout_retain, layout_same_strides
 from pullback._c.graph.node cimport node_release, node_set_meta
 from pullback._c.dispatch.observer cimport begin_op, end_op
 from pullback._c.dispatch.outputs cimport (
     check_fits, check_outputs, check_overlap, copy_to_out, own_result, writes_directly)
+from pullback._c.graph.overrides cimport (
+    call_override_of_op, is_overriding, modes_enabled, overrides_enabled)
 from pullback._c.graph.record cimport (
     bump_version, check_inplace, check_writable, needs_grad, node_begin, node_finish,
     node_save_outputs, rebase, tensor_needs_grad)
@@ -35,7 +37,7 @@ from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.dispatch.written_lists cimport run_written_lists
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_VIEW, Tensor, is_tensor, same_device, tensor_new, tensor_over)
+    TENSOR_IS_VIEW, TENSOR_OVERRIDES, Tensor, is_tensor, same_device, tensor_new, tensor_over)
 from pullback._c.base.types cimport STORAGE_INFERENCE, pb_node
 from pullback._c.dispatch.launch import KernelMissing
 from pullback.ops.table.primitives import WIDE_RESULTS
@@ -133,7 +135,7 @@ cdef object operand(Op op, int position, object value):
 cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, object names):
     """Bind arguments to the op's signature, check the tensors, and run the op."""
     cdef PyObject *out[MAX_ARGS]
-    cdef Py_ssize_t i, first_spread, nnames = 0
+    cdef Py_ssize_t i, first_spread, nnames = 0, given = nargs
     cdef object target = None
     cdef object spread = None
     cdef list held = None
@@ -144,6 +146,8 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
                            for i in range(PyTuple_GET_SIZE(names))})
         if value is not None:
             return value
+    if process.overrides and modes_enabled():
+        return call_override_of_op(op, args, nargs, names)
     if (op.flags & OP_VIEW and nargs == 2 and type(<object>args[1]) is dtype_class
             and op.overload is not None):
         return op_call2(op_named(op.overload), <object>args[0], <object>args[1])
@@ -181,10 +185,17 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
         if op.numbers[i]:
             if is_plain_number(op, i, out[i]):
                 continue
+            if is_overriding(<object>out[i]):
+                return call_override_of_op(op, args, given, names)
             value = plain_number(op, i, <object>out[i], i >= nargs)
-        elif op.arg_kinds[i] == ARG_ANY or (
-                is_tensor(<object>out[i]) and op.arg_kinds[i] != ARG_TENSORS):
+        elif op.arg_kinds[i] == ARG_ANY:
             continue
+        elif is_tensor(<object>out[i]) and op.arg_kinds[i] != ARG_TENSORS:
+            if not (<Tensor>out[i]).flags & TENSOR_OVERRIDES or not overrides_enabled():
+                continue
+            return call_override_of_op(op, args, given, names)
+        elif is_overriding(<object>out[i]):
+            return call_override_of_op(op, args, given, names)
         else:
             value = operand(op, i, <object>out[i])
         if <PyObject *>value != out[i]:
@@ -193,6 +204,8 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
             held.append(value)
             out[i] = <PyObject *>value
     if target is not None:
+        if is_overriding(target):
+            return call_override_of_op(op, args, given, names)
         if process.observer == NULL:
             return apply_out(op, out, target)
         return apply_observed(op, out, target, apply_out)
@@ -208,8 +221,7 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
 
 cdef object run_forward(Op op, PyObject **args, PyObject *target):
     """Run the forward pass."""
-    cdef forward_function forward = op.forward if op.decompose is None else forward_or_decompose
-    return forward(op, args, target)
+    return (op.forward if op.decompose is None else forward_or_decompose)(op, args, target)
 
 
 cdef int check_devices(Op op, PyObject **args) except -1:
@@ -394,8 +406,6 @@ cdef object composite_python(Op op, PyObject **args):
 # Set by transform_dispatch.pyx: how ops run while levels are open.
 cdef object (*transform_run)(Op op, PyObject **args)
 cdef object (*transform_run_inplace)(Op op, PyObject **args)
-
-
 cdef object (*transform_draw)(Op op, PyObject **args)
 cdef bint (*is_transformed_call)(Op op, PyObject **args) except -1
 cdef int (*notify_write)(Op op, object targets) except -1
@@ -552,7 +562,6 @@ cdef object apply_out(Op op, PyObject **args, object target):
         if not is_tensor(item):
             raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not "
                             f"{type(item).__name__}")
-    for item in targets:
         check_out_without_grad(op, item)
     if op.flags & OP_DIFFERENTIABLE:
         for i in range(op.nargs):

@@ -23,6 +23,7 @@ from pullback._c.dispatch.launch cimport fill_with
 from pullback._c.base.layout cimport layout_retain, layout_shape_tuple
 from pullback._c.graph.saved cimport Like, node_check_alive, saved_unpack
 from pullback._c.graph.tensor cimport Tensor, is_tensor, tensor_new
+from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.base.types cimport (
     NODE_FREED, SAVED_TENSOR, node_edges, node_meta, node_saved, pb_edge, pb_meta, pb_node,
     pb_saved)
@@ -532,6 +533,8 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
     cdef int i
     cdef bint needed = False
     cdef dict unpacked = None
+    cdef pb_state *state = thread_state()
+    cdef int before = state.overrides_off
     for k in range(node.noutputs):
         needed = needed or grads[k] != NULL
     if not needed:
@@ -551,6 +554,10 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
             if needed:
                 if not formula.tried:
                     compile_formula(op, formula)
-                run_formula(op, formula, node, grads, results, unpacked, add_targets)
+                state.overrides_off = 2     # a saved leaf may be of a subclass
+                try:
+                    run_formula(op, formula, node, grads, results, unpacked, add_targets)
+                finally:
+                    state.overrides_off = before
                 break
     return 0

@@ -1,4 +1,6 @@
-from cpython.object cimport Py_TPFLAGS_HEAPTYPE, Py_TYPE, PyObject, PyTypeObject
+from cpython.object cimport (
+    Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_LIST_SUBCLASS, Py_TPFLAGS_TUPLE_SUBCLASS, Py_TYPE, PyObject,
+    PyTypeObject)
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -30,6 +32,7 @@ cdef enum number_kind:
     NUMBER_LIST = 32            # ints, or one; the entry's code checks the items
     NUMBER_DTYPE = 64
     NUMBER_ANY = 128            # the entry's code checks it
+    NUMBER_LAYOUT = 192
 
 cdef enum op_kind:
     OP_KERNEL = 0               # its forward pass runs below autograd, recorded as one node
@@ -142,8 +145,11 @@ cdef inline bint is_plain_number(Op op, int position, PyObject *value) except -1
     cdef int64_t found
     if value == PyTuple_GET_ITEM(op.defaults, position):
         return True
+    if op.numbers[position] == NUMBER_LAYOUT | NUMBER_OPTIONAL:
+        return False
     if op.numbers[position] & NUMBER_ANY:
-        return not (<PyTypeObject *>Py_TYPE(<object>value)).tp_flags & Py_TPFLAGS_HEAPTYPE
+        return not (<PyTypeObject *>Py_TYPE(<object>value)).tp_flags & (
+            Py_TPFLAGS_HEAPTYPE | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS)
     if op.numbers[position] & NUMBER_DTYPE:
         return type(<object>value) is dtype
     if isinstance(<object>value, bool):

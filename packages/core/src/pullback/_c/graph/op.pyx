@@ -7,6 +7,7 @@ from cpython.number cimport PyIndex_Check, PyNumber_Check, PyNumber_Index
 from cpython.object cimport PyObject, PyObject_IsInstance, PyTypeObject
 from pullback._c.base.dtype cimport dtype_code, dtype_object
 from pullback._c.graph.tensor cimport is_tensor
+from pullback._c.graph.size import check_layout
 from types import MethodType
 
 __all__ = ["Op", "op_names"]
@@ -123,6 +124,9 @@ cdef object plain_number(Op op, int position, object value, bint by_name):
     cdef object found = None
     if value is None and wanted & NUMBER_OPTIONAL:
         return None
+    if wanted == NUMBER_LAYOUT | NUMBER_OPTIONAL:
+        check_layout(shown_name(op), value)
+        return value
     if wanted & NUMBER_DTYPE:
         return dtype_object(dtype_code(value, shown_name(op).encode()))
     if wanted & NUMBER_ANY:

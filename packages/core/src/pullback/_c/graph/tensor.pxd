@@ -13,6 +13,7 @@ cdef enum tensor_flags:
     TENSOR_IS_BATCHED = 32
     TENSOR_CONJ = 64            # the elements are the conjugates of the values in memory
     TENSOR_NEG = 128            # and the negatives of that
+    TENSOR_OVERRIDES = 256      # its class has a __torch_function__
     TENSOR_LAZY = 192           # either: only kernel_call and `resolved` in launch.pyx compute them
 
 # How a view was made, which decides which in-place writes raise.
@@ -51,7 +52,7 @@ cdef class Tensor:
     cdef uint32_t output_nr
     cdef uint32_t gc_mark
     cdef uint8_t dtype
-    cdef uint8_t flags
+    cdef uint16_t flags
     cdef uint32_t transform         # number of the last transform begun before the tensor was made
     cdef dict __dict__
     cdef object __weakref__
@@ -59,6 +60,9 @@ cdef class Tensor:
 
 cdef void set_run_from_root(
     object (*function)(Tensor root, object gradient, bint keep_graph)) noexcept
+cdef object disabled_override
+cdef object call_of_class
+cdef uint16_t override_flag(object kind) noexcept
 cdef void set_indexing(object (*read)(Tensor self, object key),
                        int (*write)(Tensor self, object key, object value) except -1) noexcept
 cdef Tensor tensor_wrap(pb_storage *storage, pb_layout *layout, int64_t offset, int dtype)

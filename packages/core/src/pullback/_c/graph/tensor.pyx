@@ -7,7 +7,7 @@ bound to the class by other modules.
 from cpython.object cimport (
     PyObject, PyTypeObject, destructor, inquiry, traverseproc, visitproc)
 from cpython.ref cimport Py_DECREF, Py_XDECREF
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t
 from libc.string cimport memset
 
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
@@ -16,10 +16,12 @@ from pullback._c.base.dtype cimport dtype_differentiable, dtype_itemsize, dtype_
 from pullback._c.base.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_shape_tuple, layout_strides_tuple)
 from pullback._c.graph.node cimport gc_begin, node_dead, node_release, node_traverse, release_later
-from pullback._c.base.state cimport globals_, pb_globals, process_pool
+from pullback._c.base.state cimport globals_, overrides_on, pb_globals, process_pool
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.base.types cimport (
     STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout, pb_node, pb_storage)
+
+from pullback._c.graph.size import Size
 
 __all__ = ["Tensor"]
 
@@ -30,6 +32,7 @@ cdef extern from "Python.h":
     bint PyObject_GC_IsTracked(PyObject *object)
     void PyObject_ClearWeakRefs(PyObject *object)
     PyObject *_PyObject_GC_New(PyTypeObject *type)
+    PyObject *_PyType_Lookup(PyTypeObject *type, object name)
     PyObject *PyObject_Init(PyObject *object, PyTypeObject *type)
     void PyType_Modified(PyTypeObject *type)
     int PyObject_GenericSetAttr(PyObject *object, PyObject *name, PyObject *value) except -1
@@ -100,6 +103,35 @@ cdef Tensor tensor_over(Tensor self, pb_storage *storage, pb_layout *layout, int
     made.flags = self.flags & TENSOR_LAZY
     return made
 
+
+# ---- subclasses ----------------------------------------------------------------------------------
+
+cdef object disabled_override = None
+cdef object call_of_class = None
+
+
+def set_override(call, disabled):
+    """Install the call of an override, and the ``__torch_function__`` that overrides nothing."""
+    global call_of_class, disabled_override
+    call_of_class = call
+    disabled_override = disabled
+
+
+cdef uint16_t override_flag(object kind) noexcept:
+    """Return TENSOR_OVERRIDES for a class whose ``__torch_function__`` receives calls, else 0."""
+    cdef PyObject *found = _PyType_Lookup(<PyTypeObject *>kind, "__torch_function__")
+    if found == NULL or found == <PyObject *>disabled_override:
+        return 0
+    return TENSOR_OVERRIDES
+
+
+cdef inline bint is_overridden(Tensor self) noexcept:
+    """True if a call with this tensor goes to a ``__torch_function__`` or to a mode."""
+    return (self.flags | process.overrides) & TENSOR_OVERRIDES != 0 and (
+        overrides_on(self.flags & TENSOR_OVERRIDES != 0))
+
+
+# ---- rare fields ---------------------------------------------------------------------------------
 
 cdef pb_tensor_extra *tensor_extra(Tensor self) except NULL:
     """Return the fields that few tensors have, allocated on first use."""
@@ -236,62 +268,6 @@ cdef int tensor_clear(PyObject *object) noexcept:
 
 # ---- the class -----------------------------------------------------------------------------------
 
-def as_size(value, number):
-    """Return an item of a Size as an int."""
-    try:
-        return value.__index__()
-    except (AttributeError, TypeError):
-        raise TypeError(f"Size() takes an iterable of 'int' (item {number} is "
-                        f"'{type(value).__name__}')") from None
-
-
-class Size(tuple):
-    """The sizes of a tensor's dims: a tuple with ``numel()``.
-
-    >>> import pullback
-    >>> pullback.zeros(2, 3).shape
-    pullback.Size([2, 3])
-    """
-
-    __slots__ = ()
-
-    def __new__(cls, dims=()):
-        sizes = tuple(dims)
-        for number, size in enumerate(sizes):
-            if type(size) is not int:
-                return tuple.__new__(cls, [as_size(size, number) for number, size
-                                           in enumerate(sizes)])
-        return tuple.__new__(cls, sizes)
-
-    def __repr__(self):
-        return f"pullback.Size({list(self)})"
-
-    def __reduce__(self):
-        return Size, (tuple(self),)
-
-    def __add__(self, other):
-        if not isinstance(other, tuple):
-            return NotImplemented
-        return Size(tuple(self) + tuple(other))
-
-    def __mul__(self, times):
-        return Size(tuple(self) * times)
-
-    def __rmul__(self, times):
-        return Size(tuple(self) * times)
-
-    def __getitem__(self, key):
-        found = tuple.__getitem__(self, key)
-        return Size(found) if isinstance(key, slice) else found
-
-    def numel(self):
-        """Return the number of elements of a tensor of these sizes."""
-        count = 1
-        for dim in self:
-            count *= dim
-        return count
-
-
 cdef Late late = Late()
 
 
@@ -387,6 +363,8 @@ cdef class Tensor:
 
     def __cinit__(self, *args, **kwargs):
         self.storage = NULL
+        if type(self) is not Tensor:
+            self.flags = override_flag(type(self))
         late.new(self, args, kwargs)
 
     def __init__(self, *args, **kwargs):
@@ -395,48 +373,56 @@ cdef class Tensor:
     @property
     def shape(self):
         """The sizes of the dims, as a tuple."""
+        if is_overridden(self):
+            return call_of_class("shape.__get__", (self,))
         return tuple.__new__(Size, layout_shape_tuple(self.layout))
 
     @property
     def dtype(self):
         """The type of the elements."""
+        if is_overridden(self):
+            return call_of_class("dtype.__get__", (self,))
         return dtype_object(self.dtype)
 
     @property
     def device(self):
         """Where the memory is."""
+        if is_overridden(self):
+            return call_of_class("device.__get__", (self,))
         return tensor_device(self)
 
     @property
     def ndim(self):
         """The number of dims."""
+        if is_overridden(self):
+            return call_of_class("ndim.__get__", (self,))
         return self.layout.ndim
 
     @property
     def itemsize(self):
         """Bytes of one element."""
+        if is_overridden(self):
+            return call_of_class("itemsize.__get__", (self,))
         return dtype_itemsize[self.dtype]
 
     @property
     def nbytes(self):
         """Bytes of all elements."""
+        if is_overridden(self):
+            return call_of_class("nbytes.__get__", (self,))
         return dtype_itemsize[self.dtype] * self.layout.numel
 
     def dim(self):
         """Return the number of dims."""
+        if is_overridden(self):
+            return call_of_class("dim", (self,))
         return self.layout.ndim
 
     def numel(self):
         """Return the number of elements."""
+        if is_overridden(self):
+            return call_of_class("numel", (self,))
         return self.layout.numel
-
-    def nelement(self):
-        """Return the number of elements."""
-        return self.layout.numel
-
-    def ndimension(self):
-        """Return the number of dims."""
-        return self.layout.ndim
 
     def element_size(self):
         """Return the bytes of one element."""
@@ -447,6 +433,8 @@ cdef class Tensor:
 
         Raises: IndexError when ``dim`` is out of range.
         """
+        if is_overridden(self):
+            return call_of_class("size", (self,) if dim is None else (self, dim))
         if dim is None:
             return tuple.__new__(Size, layout_shape_tuple(self.layout))
         cdef int64_t d = wrap_dim(self, dim, "size")
@@ -456,6 +444,8 @@ cdef class Tensor:
 
     def stride(self, dim=None):
         """Return the strides in elements, or the stride of one dim."""
+        if is_overridden(self):
+            return call_of_class("stride", (self,) if dim is None else (self, dim))
         if dim is None:
             return layout_strides_tuple(self.layout)
         cdef int64_t d = wrap_dim(self, dim, "stride")
@@ -523,6 +513,8 @@ cdef class Tensor:
         return late.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def __len__(self):
+        if is_overridden(self):
+            return call_of_class("__len__", (self,))
         if self.layout.ndim == 0:
             raise TypeError("len() of a 0-d tensor")
         return layout_shape(self.layout)[0]
@@ -531,38 +523,57 @@ cdef class Tensor:
         return <Py_ssize_t>(<size_t><PyObject *>self >> 4)
 
     def __getitem__(self, key):
+        if is_overridden(self):
+            return call_of_class("__getitem__", (self, key))
         return read_item(self, key)
 
     def __setitem__(self, key, value):
-        write_item(self, key, value)
+        if is_overridden(self):
+            call_of_class("__setitem__", (self, key, value))
+        else:
+            write_item(self, key, value)
 
     def __delitem__(self, key):
         raise TypeError("Tensor does not support deleting items")
 
     def __contains__(self, element):
+        if is_overridden(self):
+            return call_of_class("__contains__", (self, element))
         return late.contains(self, element)
 
     def __iter__(self):
         return late.iterate(self)
 
     def __repr__(self):
+        if is_overridden(self):
+            return call_of_class("__repr__", (self,))
         return late.repr(self)
 
     def __format__(self, spec):
+        if is_overridden(self):
+            return call_of_class("__format__", (self, spec))
         return late.format(self, spec)
 
     def __array__(self, dtype=None, copy=None):
+        if is_overridden(self):
+            return call_of_class("__array__", (self, dtype))
         return late.array(self, dtype, copy)
 
     def __reduce_ex__(self, protocol):
+        if is_overridden(self):
+            return call_of_class("__reduce_ex__", (self, protocol))
         return late.reduce(self, protocol)
 
     def __deepcopy__(self, memo):
+        if is_overridden(self):
+            return call_of_class("__deepcopy__", (self, memo))
         return late.deepcopy(self, memo)
 
     def __setattr__(self, name, value):
         track(<PyObject *>self)         # an attribute can close a cycle
         PyObject_GenericSetAttr(<PyObject *>self, <PyObject *>name, <PyObject *>value)
+        if name == "__class__":
+            self.flags = self.flags & ~TENSOR_OVERRIDES | override_flag(type(self))
 
     def __delattr__(self, name):
         PyObject_GenericSetAttr(<PyObject *>self, <PyObject *>name, NULL)

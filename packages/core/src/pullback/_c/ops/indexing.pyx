@@ -10,8 +10,10 @@ from pullback._c.dispatch.call cimport op_apply, op_apply_inplace
 from pullback._c.base.dtype cimport dtype_object, dtype_of_scalar
 from pullback._c.graph.op cimport Op, op_named
 from pullback._c.base.layout cimport layout_same_shape, small_int
+from pullback._c.graph.overrides cimport is_overriding
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_BATCHED, Tensor, is_tensor, same_device, set_indexing)
+    TENSOR_IS_BATCHED, TENSOR_OVERRIDES, Tensor, call_of_class, is_tensor, same_device,
+    set_indexing)
 from pullback._c.base.types cimport layout_shape
 
 cdef extern from "Python.h":
@@ -203,7 +205,7 @@ cdef bint are_indices(Tensor self, tuple key) except -1:
         if not is_tensor(item):
             return False
         index = <Tensor>item
-        if (index.layout.ndim == 0 or index.flags & TENSOR_IS_BATCHED
+        if (index.layout.ndim == 0 or index.flags & (TENSOR_IS_BATCHED | TENSOR_OVERRIDES)
                 or (index.dtype != PB_I64 and index.dtype != PB_BOOL)
                 or not same_device(index, self)):
             return False
@@ -216,11 +218,6 @@ cdef bint are_indices(Tensor self, tuple key) except -1:
             check_mask(<Tensor>item, self, used)
         used += dims_used(item)
     return True
-
-
-cdef tuple part_of(Tensor self, object key):
-    """Return the result of ``basic_part`` for any key."""
-    return basic_part(self, key if is_plain(key) else normalize_key(self, key))
 
 
 cdef object getitem(Tensor self, object key):
@@ -237,7 +234,12 @@ cdef object getitem(Tensor self, object key):
         args[0] = <PyObject *>self
         args[1] = <PyObject *>key
         return op_apply(INDEX, args)
-    result, advanced = part_of(self, key)
+    if is_plain(key):
+        result, advanced = basic_part(self, key)
+    elif is_overriding(key):
+        return call_of_class("__getitem__", (self, key))
+    else:
+        result, advanced = basic_part(self, normalize_key(self, key))
     if advanced:
         return advanced_getitem(result, advanced)
     if result is self:
@@ -252,6 +254,9 @@ cdef int setitem(Tensor self, object key, object value) except -1:
     """self[key] = value, broadcast and cast as torch does."""
     cdef object part, advanced = None
     cdef PyObject *args[3]
+    if is_overriding(value):
+        call_of_class("__setitem__", (self, key, value))
+        return 0
     value = assigned_value(self, value)
     if key is False:
         return 0                        # an empty selection: as in torch, any value is accepted
@@ -261,8 +266,13 @@ cdef int setitem(Tensor self, object key, object value) except -1:
         part = select(self, 0, key)
     elif type(key) is slice and self.layout.ndim > 0:
         part = slice_dim(self, 0, key)
+    elif is_plain(key):
+        part, advanced = basic_part(self, key)
+    elif is_overriding(key):
+        call_of_class("__setitem__", (self, key, value))
+        return 0
     else:
-        part, advanced = part_of(self, key)
+        part, advanced = basic_part(self, normalize_key(self, key))
     if advanced:
         advanced_setitem(part, advanced, value)
         return 0

@@ -8,7 +8,8 @@ from pullback._c.graph.op cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
     JVP_AS_VIEW, JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, JVP_TRANSPOSE, MAX_ARGS, MAX_SAVED,
     MAX_TENSOR_ARGS,
-    NUMBER_ANY, NUMBER_BOOL, NUMBER_DTYPE, NUMBER_FLOAT, NUMBER_INT, NUMBER_LIST, NUMBER_OPTIONAL,
+    NUMBER_ANY, NUMBER_BOOL, NUMBER_DTYPE, NUMBER_FLOAT, NUMBER_INT, NUMBER_LAYOUT, NUMBER_LIST,
+    NUMBER_OPTIONAL,
     NUMBER_SCALAR, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_DIRECT, OP_EXACT, OP_HAS_OUT,
     OP_INDEXED, OP_INPLACE, OP_KERNEL, OP_LISTS, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS,
     OP_VIEW, PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE,
@@ -42,6 +43,7 @@ NUMBERS = {"int": NUMBER_INT, "int?": NUMBER_INT | NUMBER_OPTIONAL,
            "int[]": NUMBER_LIST, "int[]?": NUMBER_LIST | NUMBER_OPTIONAL,
            "float": NUMBER_FLOAT, "float?": NUMBER_FLOAT | NUMBER_OPTIONAL,
            "dtype": NUMBER_DTYPE, "dtype?": NUMBER_DTYPE | NUMBER_OPTIONAL, "any": NUMBER_ANY,
+           "layout?": NUMBER_LAYOUT | NUMBER_OPTIONAL,
            "Scalar": NUMBER_SCALAR, "Scalar?": NUMBER_SCALAR | NUMBER_OPTIONAL}
 
 
@@ -143,6 +145,8 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
     op.namer = node_name if callable(node_name) else None
     op.node_name = camel(entry.name) if callable(node_name) else node_name
     op.entry = entry
+    if "functional" in entry.namespaces and isinstance(entry.function, str):
+        shown = entry.function
     op.__name__ = shown
     op.__qualname__ = shown
     op.__doc__ = entry.doc

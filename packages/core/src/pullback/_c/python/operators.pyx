@@ -7,8 +7,11 @@ from pullback._c.dispatch.call cimport op_apply, op_apply_inplace
 from pullback._c.ops.create import item
 from pullback._c.base.dtype cimport (
     CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_INTEGRAL, dtype_category, dtype_of_scalar)
+from pullback._c.base.state cimport globals_, pb_globals
 from pullback._c.graph.op cimport Op, op_named
-from pullback._c.graph.tensor cimport TENSOR_IS_BATCHED, Tensor, is_tensor
+from pullback._c.graph.overrides cimport (
+    call_override, call_override_of_operator, is_overriding, modes_enabled)
+from pullback._c.graph.tensor cimport TENSOR_IS_BATCHED, Tensor, call_of_class, is_tensor
 
 cdef extern from *:
     """
@@ -92,6 +95,8 @@ cdef extern from *:
     object pb_slot_method(PyTypeObject *type, PyObject *pattern, void *slot)
     void PyType_Modified(PyTypeObject *type)
 
+cdef pb_globals *process = globals_()
+
 cdef Op ADD, SUB, RSUB, MUL, DIV, RECIPROCAL, FLOOR_DIVIDE, REMAINDER, POW, MATMUL, MM, MV, DOT
 cdef Op NEG, ABS, INVERT
 cdef Op AND, OR, XOR, LSHIFT, RSHIFT, EQ, NE, LT, LE, GT, GE
@@ -112,9 +117,21 @@ cdef object as_operand(object value):
     return None
 
 
-cdef object run2(Op op, object a, object b):
-    """Apply a two-operand op, with alpha = 1 where it has one."""
+cdef inline bint is_overridden(object a, object b) noexcept:
+    """True if an operator goes to a ``__torch_function__``."""
+    return (type(a) is not Tensor and is_overriding(a) or type(b) is not Tensor
+            and is_overriding(b) or process.overrides != 0 and modes_enabled())
+
+
+cdef object run2(Op op, object a, object b, str name, str reflected):
+    """Apply a two-operand op, with alpha = 1 where it has one.
+
+    The names are those of the method that overrides receive where it is not the op: with the
+    tensor as left operand, and as right one.
+    """
     cdef PyObject *args[3]
+    if is_overridden(a, b):
+        return call_override_of_operator(op, name, reflected, a, b)
     cdef object x = as_operand(a), y = as_operand(b)
     if x is None or y is None:
         return NotImplemented
@@ -124,8 +141,10 @@ cdef object run2(Op op, object a, object b):
     return op_apply(op, args)
 
 
-cdef object run2_(Op op, object a, object b):
+cdef object run2_(Op op, object a, object b, str name):
     cdef PyObject *args[3]
+    if is_overridden(a, b):
+        return call_override_of_operator(op, name, name, a, b)
     cdef object y = as_operand(b)
     if y is None or not is_tensor(a):
         return NotImplemented
@@ -137,68 +156,77 @@ cdef object run2_(Op op, object a, object b):
 
 cdef object run1(Op op, object a):
     cdef PyObject *args[1]
+    if is_overridden(a, a):
+        return call_override(op, (a,), None)
     args[0] = <PyObject *>a
     return op_apply(op, args)
 
 
 cdef object slot_add(object a, object b):
-    return run2(ADD, a, b)
+    return run2(ADD, a, b, None, None)
 
 cdef object slot_sub(object a, object b):
-    return run2(SUB, a, b) if is_tensor(a) else run2(RSUB, b, a)
+    if is_tensor(a):
+        return run2(SUB, a, b, None, "__rsub__")
+    return run2(RSUB, b, a, "__rsub__", None)
 
 cdef object slot_mul(object a, object b):
-    return run2(MUL, a, b)
+    return run2(MUL, a, b, None, None)
 
 cdef object slot_div(object a, object b):
-    if is_tensor(a):
-        return run2(DIV, a, b)
+    if is_tensor(a) or is_overridden(a, b):
+        return run2(DIV, a, b, None, "__rtruediv__")
     if as_operand(a) is None:
         return NotImplemented
-    return run2(MUL, run1(RECIPROCAL, b), a)        # as torch, whose nodes this gives
+    # As torch, whose nodes this gives.
+    return run2(MUL, run1(RECIPROCAL, b), a, None, None)
 
 cdef object slot_floor_divide(object a, object b):
-    return run2(FLOOR_DIVIDE, a, b)
+    return run2(FLOOR_DIVIDE, a, b, "__floordiv__", "__rfloordiv__")
 
 cdef object slot_remainder(object a, object b):
-    return run2(REMAINDER, a, b)
+    return run2(REMAINDER, a, b, None, "__rmod__")
 
 cdef object slot_pow(object a, object b, object modulus):
     if modulus is not None:
         raise TypeError("pow() with a modulus is not supported for tensors")
-    return run2(POW, a, b)
+    return run2(POW, a, b, None, "__rpow__")
 
 cdef object slot_matmul(object a, object b):
+    if is_overridden(a, b):
+        return call_override_of_operator(MATMUL, None, "__rmatmul__", a, b)
     if not is_tensor(a) or not is_tensor(b):
         return NotImplemented
     if (<Tensor>a).layout.ndim == 2:
         if (<Tensor>b).layout.ndim == 2:
-            return run2(MM, a, b)
+            return run2(MM, a, b, None, None)
         if (<Tensor>b).layout.ndim == 1:
-            return run2(MV, a, b)
+            return run2(MV, a, b, None, None)
     elif (<Tensor>a).layout.ndim == 1 and (<Tensor>b).layout.ndim == 1:
-        return run2(DOT, a, b)
-    return run2(MATMUL, a, b)
+        return run2(DOT, a, b, None, None)
+    return run2(MATMUL, a, b, None, None)
 
 cdef object slot_and(object a, object b):
-    return run2(AND, a, b)
+    return run2(AND, a, b, "__and__", None)
 
 cdef object slot_or(object a, object b):
-    return run2(OR, a, b)
+    return run2(OR, a, b, "__or__", None)
 
 cdef object slot_xor(object a, object b):
-    return run2(XOR, a, b)
+    return run2(XOR, a, b, "__xor__", None)
 
 cdef object slot_lshift(object a, object b):
-    return run2(LSHIFT, a, b)
+    return run2(LSHIFT, a, b, "__lshift__", "__rlshift__")
 
 cdef object slot_rshift(object a, object b):
-    return run2(RSHIFT, a, b)
+    return run2(RSHIFT, a, b, "__rshift__", "__rrshift__")
 
 cdef object slot_neg(object a):
     return run1(NEG, a)
 
 cdef object slot_pos(object a):
+    if is_overridden(a, a):
+        return call_of_class("positive", (a,))
     if dtype_category[(<Tensor>a).dtype] == CATEGORY_BOOL:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return a
@@ -207,65 +235,69 @@ cdef object slot_abs(object a):
     return run1(ABS, a)
 
 cdef object slot_invert(object a):
+    if is_overridden(a, a):
+        return call_of_class("__invert__", (a,))
     if dtype_category[(<Tensor>a).dtype] > CATEGORY_INTEGRAL:
         raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type "
                         "tensors")
     return run1(INVERT, a)
 
 cdef object slot_iadd(object a, object b):
-    return run2_(ADD_, a, b)
+    return run2_(ADD_, a, b, None)
 
 cdef object slot_isub(object a, object b):
-    return run2_(SUB_, a, b)
+    return run2_(SUB_, a, b, None)
 
 cdef object slot_imul(object a, object b):
-    return run2_(MUL_, a, b)
+    return run2_(MUL_, a, b, None)
 
 cdef object slot_idiv(object a, object b):
-    return run2_(DIV_, a, b)
+    return run2_(DIV_, a, b, None)
 
 cdef object slot_ifloor_divide(object a, object b):
-    return run2_(FLOOR_DIVIDE_, a, b)
+    return run2_(FLOOR_DIVIDE_, a, b, None)
 
 cdef object slot_iremainder(object a, object b):
-    return run2_(REMAINDER_, a, b)
+    return run2_(REMAINDER_, a, b, None)
 
 cdef object slot_ipow(object a, object b, object modulus):
-    return run2_(POW_, a, b)
+    return run2_(POW_, a, b, None)
 
 cdef object slot_ilshift(object a, object b):
-    return run2_(LSHIFT_, a, b)
+    return run2_(LSHIFT_, a, b, "__ilshift__")
 
 cdef object slot_irshift(object a, object b):
-    return run2_(RSHIFT_, a, b)
+    return run2_(RSHIFT_, a, b, "__irshift__")
 
 cdef object slot_iand(object a, object b):
-    return run2_(AND_, a, b)
+    return run2_(AND_, a, b, "__iand__")
 
 cdef object slot_ior(object a, object b):
-    return run2_(OR_, a, b)
+    return run2_(OR_, a, b, "__ior__")
 
 cdef object slot_ixor(object a, object b):
-    return run2_(XOR_, a, b)
+    return run2_(XOR_, a, b, "__ixor__")
 
 
 cdef object slot_compare(object a, object b, int how):
     if how == Py_EQ:
-        return run2(EQ, a, b)
+        return run2(EQ, a, b, "__eq__", None)
     if how == Py_NE:
-        return run2(NE, a, b)
+        return run2(NE, a, b, None, None)
     if how == Py_LT:
-        return run2(LT, a, b)
+        return run2(LT, a, b, None, None)
     if how == Py_LE:
-        return run2(LE, a, b)
+        return run2(LE, a, b, None, None)
     if how == Py_GT:
-        return run2(GT, a, b)
-    return run2(GE, a, b)
+        return run2(GT, a, b, None, None)
+    return run2(GE, a, b, None, None)
 
 
 # ---- conversions to Python numbers ---------------------------------------------------------------
 
 cdef int slot_bool(object a) except -1:
+    if is_overridden(a, a):
+        return call_of_class("__bool__", (a,))
     if (<Tensor>a).flags & TENSOR_IS_BATCHED:
         raise RuntimeError("vmap: It looks like you're attempting to use a Tensor in some "
                            "data-dependent control flow. We don't support that: use where() to "
@@ -288,14 +320,20 @@ cdef object number_of(object a):
 
 
 cdef object slot_int(object a):
+    if is_overridden(a, a):
+        return call_of_class("__int__", (a,))
     return int(number_of(a))
 
 
 cdef object slot_float(object a):
+    if is_overridden(a, a):
+        return call_of_class("__float__", (a,))
     return float(number_of(a))
 
 
 cdef object slot_index(object a):
+    if is_overridden(a, a):
+        return call_of_class("__index__", (a,))
     cdef Tensor tensor = <Tensor>a
     if dtype_category[tensor.dtype] > CATEGORY_INTEGRAL or tensor.layout.numel != 1:
         raise TypeError("only integer tensors of a single element can be converted to an index")

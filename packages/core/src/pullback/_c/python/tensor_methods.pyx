@@ -18,7 +18,7 @@ from pullback._c.engine.engine cimport run_pass
 from pullback._c.engine.grad_utils cimport (
     check_not_batched, check_not_in_transform, implicit_seed, why_no_grad)
 from pullback._c.base.layout cimport (
-    layout_release, layout_retain, layout_same_shape, layout_shape_tuple)
+    layout_release, layout_retain, layout_same_shape, layout_shape_tuple, layout_strides_tuple)
 from pullback._c.graph.node cimport Node, node_extra, node_object, node_release, node_set_meta
 from pullback._c.python.node_methods cimport hook_table
 from pullback._c.graph.record cimport (
@@ -384,7 +384,18 @@ def accumulate_in_place_of(Tensor self not None, Tensor grad not None):
         set_grad(self, grad.clone() if tensor_needs_grad(grad) else grad.detach().clone())
 
 
-# ---- binding -------------------------------------------------------------------------------------
+def is_set_to(Tensor self not None, tensor):
+    """Return True if both tensors have the same memory, offset, sizes and strides."""
+    cdef Tensor other
+    if not is_tensor(tensor):
+        raise TypeError(f"is_set_to(): argument 'tensor' (position 1) must be Tensor, not "
+                        f"{type(tensor).__name__}")
+    other = <Tensor>tensor
+    return (self.storage.data == other.storage.data and self.offset == other.offset
+            and (self.storage == other.storage or self.storage.data != NULL)
+            and layout_same_shape(self.layout, other.layout)
+            and layout_strides_tuple(self.layout) == layout_strides_tuple(other.layout))
+
 
 # ---- backward ------------------------------------------------------------------------------------
 

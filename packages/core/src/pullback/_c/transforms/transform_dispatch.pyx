@@ -72,6 +72,17 @@ cdef bint is_transformed_call(Op op, PyObject **args) except -1:
 
 
 cdef object run(Op op, PyObject **args):
+    """Run an op at the level of its operands, whose batches and tangents override nothing."""
+    cdef pb_state *state = thread_state()
+    cdef int before = state.overrides_off
+    state.overrides_off = 2
+    try:
+        return run_at_level(op, args)
+    finally:
+        state.overrides_off = before
+
+
+cdef object run_at_level(Op op, PyObject **args):
     cdef levels_of found = levels_of_call(op, args)
     if found.batch:
         return run_batched(op, args, found.batch)
@@ -81,6 +92,16 @@ cdef object run(Op op, PyObject **args):
 
 
 cdef object run_inplace(Op op, PyObject **args):
+    cdef pb_state *state = thread_state()
+    cdef int before = state.overrides_off
+    state.overrides_off = 2
+    try:
+        return run_inplace_at_level(op, args)
+    finally:
+        state.overrides_off = before
+
+
+cdef object run_inplace_at_level(Op op, PyObject **args):
     cdef levels_of found = levels_of_call(op, args)
     if op.flags & OP_LISTS and (found.batch or found.tangent):
         raise NotImplementedError(

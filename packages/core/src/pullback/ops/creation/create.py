@@ -36,7 +36,7 @@ def result_dtype(dtype, out):
 
 
 NEW = (
-    "*, dtype: dtype? = None, layout: any = None, device: device? = None, "
+    "*, dtype: dtype? = None, layout: layout? = None, device: device? = None, "
     "pin_memory: bool? = False, requires_grad: bool? = False"
 )
 OPTIONS = "*, out: Tensor? = None, " + NEW.removeprefix("*, ")

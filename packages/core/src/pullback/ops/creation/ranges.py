@@ -340,7 +340,7 @@ def _triangle_indices(name, below):
 for _name, _side in (("tril_indices", "lower"), ("triu_indices", "upper")):
     op(
         f"{_name}(row: int, col: int, offset: int = 0, *, dtype: dtype? = None, "
-        f"device: device? = None, layout: any = None, pin_memory: bool = False) -> Tensor",
+        f"device: device? = None, layout: layout? = None, pin_memory: bool = False) -> Tensor",
         method=False,
         composite=_triangle_indices(_name, _side == "lower"),
         doc=f"Return the rows and the columns of the {_side} triangle of a matrix, as two rows.",

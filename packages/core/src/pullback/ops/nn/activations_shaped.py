@@ -268,7 +268,7 @@ def _gumbel_softmax(self, tau, hard, eps, dim):
 
 
 op(
-    "gumbel_softmax(self: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, "
+    "gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, "
     "dim: int = -1) -> Tensor",
     composite=_gumbel_softmax,
     dtypes=FLOATING,

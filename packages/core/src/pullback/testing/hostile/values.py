@@ -210,6 +210,7 @@ class Values:
             "dtype": lambda: self.rng.choice(DTYPES),
             "device": lambda: self.rng.choice(("meta", self.device, "cpu:7", "nowhere")),
             "memory_format": lambda: self.rng.choice(("contiguous_format", pb.channels_last, 3)),
+            "layout": lambda: self.rng.choice((None, pb.strided, pb.sparse_coo, "strided")),
         }
         return makers.get(kind.removesuffix("?"), self.anything)()
 
