@@ -1,6 +1,7 @@
 """`nn.utils` and `func` on modules: torch's values, gradients, keys and errors."""
 
 import copy
+import importlib
 import inspect
 
 import numpy as np
@@ -367,6 +368,8 @@ UTILS = {
     "parametrize": "ParametrizationList cached is_parametrized register_parametrization "
     "remove_parametrizations transfer_parametrizations_and_params type_before_parametrizations",
     "stateless": "functional_call",
+    "prune": "custom_from_mask global_unstructured identity is_pruned l1_unstructured "
+    "ln_structured random_structured random_unstructured remove",
 }
 
 
@@ -376,7 +379,7 @@ UTILS = {
 )
 def test_signature_of_utils_is_torch_s(folder, name):
     def parameters(m):
-        owner = getattr(m.nn.utils, folder) if folder else m.nn.utils
+        owner = importlib.import_module(f"{m.__name__}.nn.utils.{folder}".rstrip("."))
         signature = inspect.signature(getattr(owner, name))
         return [(p.name, p.kind, p.default) for p in signature.parameters.values()]
 
@@ -492,3 +495,67 @@ def test_stacked_state_is_torch_s():
         norm = m.func.replace_all_batch_norm_modules_(model(m))[1]
         found[-1].append([norm.running_mean, norm.num_batches_tracked, norm.track_running_stats])
     assert found[0] == found[1]
+
+
+# ---- pruning -------------------------------------------------------------------------------------
+
+
+def pruned(m):
+    return importlib.import_module(f"{m.__name__}.nn.utils.prune")
+
+
+PRUNINGS = [
+    lambda P, layer: P.l1_unstructured(layer, "weight", 0.4),
+    lambda P, layer: P.l1_unstructured(P.l1_unstructured(layer, "weight", 7), "weight", 0.3),
+    lambda P, layer: P.ln_structured(layer, "weight", 2, 1, 0),
+    lambda P, layer: P.ln_structured(layer, "weight", 0.5, 2, -1),
+    lambda P, layer: P.ln_structured(P.l1_unstructured(layer, "weight", 9), "weight", 1, 2, 1),
+    lambda P, layer: P.ln_structured(P.ln_structured(layer, "weight", 1, 2, 0), "weight", 1, 2, 0),
+    lambda P, layer: P.identity(P.identity(layer, "bias"), "weight"),
+    lambda P, layer: P.custom_from_mask(layer, "bias", layer.bias.detach() > 0),
+    lambda P, layer: P.global_unstructured(
+        [(layer, "weight"), (layer, "bias")], P.L1Unstructured, amount=0.5
+    ),
+    lambda P, layer: P.remove(P.l1_unstructured(layer, "weight", 7), "weight"),
+]
+
+
+@pytest.mark.parametrize("prune", PRUNINGS)
+def test_pruning_is_torch_s(prune):
+    ours, theirs = modules(lambda nn: nn.Conv2d(3, 4, 2))
+    found = []
+    for m, layer in zip(PAIR, (ours, theirs)):
+        prune(pruned(m), layer)
+        (layer(numbers(m, 2, 3, 4, 4)) ** 2).sum().backward()
+        parts = [*layer.state_dict().values(), *(p.grad for p in layer.parameters())]
+        found.append((list(layer.state_dict()), [part.detach().numpy() for part in parts]))
+    assert found[0][0] == found[1][0]
+    for one, other in zip(found[0][1], found[1][1], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda P, m: P.l1_unstructured(m.nn.Linear(3, 4), "weight", "a"),
+        lambda P, m: P.l1_unstructured(m.nn.Linear(3, 4), "weight", -1),
+        lambda P, m: P.l1_unstructured(m.nn.Linear(3, 4), "weight", 1.5),
+        lambda P, m: P.l1_unstructured(m.nn.Linear(3, 4), "weight", 100),
+        lambda P, m: P.random_structured(m.nn.Linear(3, 4), "bias", 1, 0),
+        lambda P, m: P.random_structured(m.nn.Linear(3, 4), "weight", 1, 5),
+        lambda P, m: P.identity(m.nn.Linear(3, 4), "other"),
+        lambda P, m: P.custom_from_mask(m.nn.Linear(3, 4), "weight", m.ones(2, 2)),
+        lambda P, m: P.l1_unstructured(m.nn.Linear(3, 4), "weight", 1, m.ones(2)),
+        lambda P, m: P.remove(m.nn.Linear(3, 4), "weight"),
+        lambda P, m: P.global_unstructured(
+            [(m.nn.Linear(3, 4), "weight")], P.LnStructured, amount=0.4, n=2
+        ),
+        lambda P, m: P.global_unstructured(
+            [(m.nn.Linear(3, 4), "weight")], P.L1Unstructured, 3, amount=0.4
+        ),
+        lambda P, m: P.PruningContainer(3),
+        lambda P, m: P.PruningContainer().add_pruning_method(3),
+    ],
+)
+def test_error_of_pruning_is_torch_s(call):
+    errors(lambda m: call(pruned(m), m))

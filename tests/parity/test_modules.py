@@ -599,6 +599,29 @@ def test_signature_of_attention_is_torch_s(name):
         assert signature_of(pullback, name, method) == signature_of(torch, name, method)
 
 
+def test_data_parallel_without_gpus_is_torch_s():
+    assert signature_of(pullback, "DataParallel", "__init__") == signature_of(
+        torch, "DataParallel", "__init__"
+    )
+    if pullback.cuda.is_available() or torch.cuda.is_available():
+        pytest.skip("the module moves to a GPU")
+    ours, theirs = (m.nn.DataParallel(m.nn.Linear(3, 2).double()) for m in (pullback, torch))
+    compare(ours, theirs, [(5, 3)], lambda m, module, x: [module(x)])
+
+
+def test_implementations_of_attention_have_torch_s_numbers():
+    from pullback.nn.attention import SDPBackend, sdpa_kernel
+
+    theirs = torch.nn.attention
+    names = [name for name in dir(theirs.SDPBackend) if name.isupper()]
+    for name in names:
+        one, other = getattr(SDPBackend, name), getattr(theirs.SDPBackend, name)
+        assert (int(one), str(one), repr(one)) == (int(other), str(other), repr(other))
+    ours = inspect.signature(sdpa_kernel).parameters.values()
+    wanted = inspect.signature(theirs.sdpa_kernel).parameters.values()
+    assert [(p.name, p.default) for p in ours] == [(p.name, p.default) for p in wanted]
+
+
 # ---- functions of layers -------------------------------------------------------------------------
 
 IMAGE, VOLUME = (2, 1, 5, 6), (1, 1, 6, 5, 6)

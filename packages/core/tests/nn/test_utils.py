@@ -9,7 +9,7 @@ import pytest
 
 import pullback as pb
 from pullback import nn
-from pullback.nn.utils import parametrizations, parametrize
+from pullback.nn.utils import parametrizations, parametrize, prune
 
 RNG = np.random.default_rng(0)
 
@@ -319,3 +319,78 @@ def test_unsafe_parametrization_may_change_the_shape():
     assert layer(pb.ones(2)).shape == (4,)
     with pytest.raises(ValueError, match="does not have a parameter, a buffer, or a parametrized"):
         parametrize.register_parametrization(layer, "other", Doubled())
+
+
+# ---- pruning -------------------------------------------------------------------------------------
+
+
+def pruned_layer():
+    layer = nn.Linear(3, 2)
+    layer.weight.data = pb.tensor([[1.0, -5.0, 2.0], [-3.0, 4.0, 0.5]])
+    return layer
+
+
+class TestPruning:
+    def test_smallest_elements_are_zero_and_get_no_gradient(self):
+        layer = pruned_layer()
+        parameter = layer.weight
+        assert prune.l1_unstructured(layer, "weight", 0.5) is layer
+        mask = [[0, 1, 0], [1, 1, 0]]
+        assert layer.weight_mask.tolist() == mask and layer.weight_orig is parameter
+        layer(pb.ones(1, 3)).sum().backward()
+        assert parameter.grad.tolist() == mask
+        with pb.no_grad():
+            parameter.fill_(7.0)
+        layer(pb.ones(1, 3))
+        assert layer.weight.tolist() == [[0, 7, 0], [7, 7, 0]]
+        prune.remove(layer, "weight")
+        assert layer.weight is parameter and not prune.is_pruned(layer)
+        assert parameter.tolist() == [[0, 7, 0], [7, 7, 0]]
+
+    def test_methods_follow_each_other_on_what_is_left(self):
+        layer = pruned_layer()
+        prune.l1_unstructured(layer, "weight", 2)
+        prune.l1_unstructured(layer, "weight", 0.5)  # of the four that are left
+        assert layer.weight_mask.tolist() == [[0, 1, 0], [0, 1, 0]]
+        prune.ln_structured(layer, "weight", 1, n=2, dim=0)
+        assert layer.weight_mask.tolist() == [[0, 1, 0], [0, 0, 0]]
+        (container,) = layer._forward_pre_hooks.values()
+        assert [type(m).__name__ for m in container] == [
+            *("L1Unstructured", "L1Unstructured", "LnStructured")
+        ]
+
+    def test_scores_may_be_others_than_the_elements(self):
+        layer = pruned_layer()
+        prune.l1_unstructured(layer, "weight", 1, importance_scores=-layer.weight + 10)
+        assert layer.weight_mask.tolist() == [[1, 1, 1], [1, 0, 1]]
+
+    def test_several_parameters_are_pruned_together(self):
+        first, second = pruned_layer(), pruned_layer()
+        second.weight.data *= 10
+        prune.global_unstructured(
+            [(first, "weight"), (second, "weight")], prune.L1Unstructured, amount=5
+        )
+        assert first.weight_mask.tolist() == [[0, 1, 0], [0, 0, 0]]
+        assert second.weight_mask.all()
+
+    def test_random_methods_prune_how_many_were_asked_for(self):
+        layer = nn.Conv2d(4, 6, 3)
+        prune.random_unstructured(layer, "weight", 50)
+        assert layer.weight_mask.sum() == 4 * 6 * 9 - 50
+        other = prune.random_structured(nn.Conv2d(4, 6, 3), "weight", 0.5, dim=1)
+        assert sorted(other.weight_mask.sum((0, 2, 3)).tolist()) == [0, 0, 54, 54]
+
+    @pytest.mark.parametrize(
+        ("call", "error", "message"),
+        [
+            (lambda p: p("weight", "a"), TypeError, "Invalid type for amount: a"),
+            (lambda p: p("weight", -1), ValueError, "amount=-1 should either be a float in the"),
+            (lambda p: p("weight", 7), ValueError, "amount=7 should be smaller than the number"),
+            (lambda p: p("other", 1), AttributeError, "has no attribute 'other'"),
+        ],
+    )
+    def test_arguments_are_checked_before_anything_changes(self, call, error, message):
+        layer = pruned_layer()
+        with pytest.raises(error, match=message):
+            call(lambda name, amount: prune.l1_unstructured(layer, name, amount))
+        assert list(layer.state_dict()) == ["weight", "bias"] and not prune.is_pruned(layer)

@@ -1,4 +1,7 @@
-"""What programs do with parameters and sequences beside layers."""
+"""What programs do with parameters and sequences beside layers.
+
+``prune`` is imported on first use.
+"""
 
 from pullback.nn.utils import parametrizations, parametrize, rnn, stateless
 from pullback.nn.utils.clip_grad import (
@@ -47,3 +50,11 @@ __all__ = [
     "vector_to_parameters",
     "weight_norm",
 ]
+
+
+def __getattr__(name):
+    if name == "prune":
+        import importlib
+
+        return importlib.import_module("pullback.nn.utils.prune")
+    raise AttributeError(f"module 'pullback.nn.utils' has no attribute {name!r}")
