@@ -60,22 +60,30 @@ def descriptors():
     return len(os.listdir("/proc/self/fd" if os.path.exists("/proc/self/fd") else "/dev/fd"))
 
 
+def mappings():
+    """Return the lines of this process's memory map that are of batches."""
+    if not os.path.exists("/proc/self/maps"):
+        return []
+    with open("/proc/self/maps") as file:
+        return [line for line in file if "pullback-data" in line]
+
+
 @pytest.fixture(autouse=True)
 def nothing_left(request):
-    """Fail the test that leaves processes, descriptors or names in shared memory."""
-    names = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    """Fail the test that leaves processes, descriptors or mapped memory.
+
+    The memory of batches has no name in the file system that could be left.
+    """
     if "spawn" in request.node.name or "forkserver" in request.node.name:
         resource_tracker.ensure_running()  # servers that stay
         forkserver.ensure_running()
     processes, before = multiprocessing.active_children(), descriptors()
     yield
-    if multiprocessing.active_children() != processes or descriptors() > before:
+    if multiprocessing.active_children() != processes or descriptors() > before or mappings():
         gc.collect()  # a failed test's traceback may hold a loader
     assert multiprocessing.active_children() == processes
     assert descriptors() <= before
-    if names:
-        ours = {name for name in set(os.listdir("/dev/shm")) - names if "pullback" in name}
-        assert ours == set()
+    assert mappings() == []
 
 
 # ---- batches -------------------------------------------------------------------------------------
@@ -163,6 +171,30 @@ def test_memory_is_used_again_when_a_batch_is_freed(width):
     assert np.array_equal(np.concatenate(again), x.numpy())
     del loader, readers
     assert pb.equal(pb.cat(kept), x)  # batches outlive their loader
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="shows Linux's memory map")
+def test_memory_of_batches_has_no_name():
+    names = set(os.listdir("/dev/shm"))
+    batches = list(forked(lambda i: pb.ones(1000), persistent_workers=True))
+    places = [
+        [int(address, 16) for address in line.split()[0].split("-")]
+        for line in mappings()
+        if line.rstrip().endswith("/memfd:pullback-data (deleted)")
+    ]
+    for batch in batches:
+        assert any(first <= batch.data_ptr() < last for first, last in places)
+    assert not any("data" in name for name in set(os.listdir("/dev/shm")) - names)
+
+
+def test_batches_of_many_and_growing_tensors_arrive():
+    def collate(batch):
+        return [pb.full((5000 + i,), i) for i in range(300)] + [pb.full((9000 * batch[0],), 1)]
+
+    for number, batch in enumerate(forked(lambda i: i, collate_fn=collate)):
+        assert [int(x[-1]) for x in batch[:-1]] == [*range(300)]
+        assert [x.numel() for x in batch[:-1]] == [*range(5000, 5300)]
+        assert batch[-1].sum().item() == 9000 * number
 
 
 def test_memory_that_a_fork_has_seen_is_not_used_again():

@@ -28,6 +28,7 @@ from pullback.utils.data._utils.errors import ExceptionWrapper
 
 WINDOWS_PIPE = 8192  # bytes that a pipe holds there
 KILL_INTERVAL = 1.0  # seconds from a request to end to an order
+DESCRIPTORS = 100  # that one message may have; systems allow somewhat more
 MESSAGE_OVERHEAD = 1024  # bytes of the kernel's for each message in a socket
 
 _pools: weakref.WeakSet[ProcessPool] = weakref.WeakSet()
@@ -76,7 +77,9 @@ def _send(channel, head, data, where) -> None:
     channel.send_bytes(message)
     if new:
         with _socket_of(channel) as stream:
-            reduction.sendfds(stream, [block.descriptor for block in new])
+            for first in range(0, len(new), DESCRIPTORS):
+                part = new[first : first + DESCRIPTORS]
+                reduction.sendfds(stream, [block.descriptor for block in part])
         for block in new:
             block.close_descriptor()
 
@@ -219,12 +222,18 @@ class ProcessPool:
             _close(self.channels, self.processes, self.owner, at_once)
 
 
-def _receive_descriptors(channel, count):
+def _receive_descriptors(channel, count: int) -> list[int]:
+    received: list[int] = []
     with _socket_of(channel) as stream:
         try:
-            return reduction.recvfds(stream, count)
-        except RuntimeError as error:  # the end of the stream
+            while len(received) < count:
+                part = min(DESCRIPTORS, count - len(received))
+                received += reduction.recvfds(stream, part)
+        except (RuntimeError, EOFError) as error:  # the end of the stream
+            for descriptor in received:
+                os.close(descriptor)
             raise EOFError from error
+    return received
 
 
 def _close(channels, processes, owner, at_once=False) -> None:

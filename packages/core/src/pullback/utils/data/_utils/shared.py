@@ -170,7 +170,7 @@ class Writer:
         """Reserve memory for this batch; return the open block's index and the offset."""
         start = -(-self.used // ALIGNMENT) * ALIGNMENT
         if not self.open or start + nbytes > self.open[-1].size:
-            block = self._block(max(nbytes, self.largest))
+            block = self._block(max(nbytes, self.largest, self.batch))
             self.open.append(block)
             self.leases.append(Lease(block))
             start = 0
