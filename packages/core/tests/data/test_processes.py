@@ -22,6 +22,7 @@ from pullback.utils.data import (
     TensorDataset,
     get_worker_info,
 )
+from pullback.utils.data._utils import shared
 
 pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="tests of forks and descriptors"),
@@ -185,6 +186,17 @@ def test_memory_of_batches_has_no_name():
     for batch in batches:
         assert any(first <= batch.data_ptr() < last for first, last in places)
     assert not any("data" in name for name in set(os.listdir("/dev/shm")) - names)
+
+
+@pytest.mark.parametrize("lacking", ["memfd_create", "shared memory"])
+def test_batches_arrive_where_the_system_lacks_something(monkeypatch, lacking):
+    if lacking == "memfd_create":
+        monkeypatch.delattr(os, lacking, raising=False)
+    else:
+        monkeypatch.setattr(shared, "is_available", lambda: False)
+    for number, (batch,) in enumerate(forked(lambda i: (pb.full((3000,), i),))):
+        assert mappings() == []
+        assert batch.sum().item() == 3000 * number
 
 
 def test_batches_of_many_and_growing_tensors_arrive():
