@@ -12,6 +12,8 @@ from pullback.nn import init
 from pullback.nn.modules.module import Module
 from pullback.nn.parameter import Parameter
 from pullback.nn.utils.rnn import PackedSequence
+from pullback.ops import ops
+from pullback.ops.nn.recurrent import lstm_spec
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
@@ -82,6 +84,20 @@ def _run_steps(step, pieces, counts, state, weights, reverse):
     if ended:
         state = tuple(map(pullback.cat, zip(state, *reversed(ended), strict=True)))
     return outputs, state
+
+
+def _is_fused(data, weights):
+    """Return whether all steps of an LSTM can be one op."""
+    return "weight_hr" not in weights and data.dtype.itemsize > 2 and data.numel()
+
+
+def _run_lstm(data, weights, state, reverse):
+    """Run a layer of an LSTM in one direction; return the outputs and the last state."""
+    bias = weights["bias_ih"] + weights["bias_hh"] if "bias_ih" in weights else None
+    given = F.linear(data, weights["weight_ih"], bias)
+    spec = lstm_spec(given.shape, reverse)
+    outputs, cell, _ = ops.lstm_steps(given, weights["weight_hh"], *state, spec)
+    return outputs, (outputs[0 if reverse else -1], cell)
 
 
 class RNNBase(Module):
@@ -305,13 +321,19 @@ class RNNBase(Module):
                         strict=True,
                     )
                 )
+                first = tuple(part[number] for part in state)
+                if counts is None and self.mode == "LSTM" and _is_fused(data, weights):
+                    joined, end = _run_lstm(data, weights, first, bool(direction))
+                    results.append(joined)
+                    last.append(end)
+                    continue
                 given = F.linear(data, weights["weight_ih"], weights.get("bias_ih"))
                 pieces = given.unbind(0) if counts is None else given.split(counts)
                 outputs, end = _run_steps(
                     step,
                     pieces,
                     counts,
-                    tuple(part[number] for part in state),
+                    first,
                     (weights["weight_hh"], weights.get("bias_hh"), weights.get("weight_hr")),
                     bool(direction),
                 )

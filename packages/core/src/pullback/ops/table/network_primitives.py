@@ -119,3 +119,26 @@ _add(
     "depend on the number of threads.",
     _ATTENTION_PARAMS,
 )
+
+# -- recurrent layers ------------------------------------------------------------------------------
+_add(
+    "lstm_steps",
+    "recurrent",
+    "self weight hidden cell",
+    "The steps of a layer of long short-term memory of n units. self (steps, rows, 4 n) is the "
+    "part of the gates that comes from the input, to which the state times weight.T (4 n, n) is "
+    "added: i, f and o = sigmoid(..) and g = tanh(..) in the order i, f, g, o; the cell (rows, n) "
+    "becomes f * cell + i * g, the state o * tanh(cell). hidden and cell are the first ones. "
+    "Outputs the states (steps, rows, n), the last cell, and i, f, g, o and the cell of each step "
+    "(steps, rows, 5 n). With reverse, steps are taken from the last to the first. All operands "
+    "are contiguous.",
+    ("reverse:int",),
+)
+_add(
+    "lstm_steps_backward",
+    "recurrent",
+    "grad cell_grad weight cell gates",
+    "Outputs the derivatives of lstm_steps by self, hidden and cell, for gradients of the states "
+    "and of the last cell. gates is its third output. All operands are contiguous.",
+    ("reverse:int",),
+)

@@ -3,7 +3,7 @@
 //
 // Source: Dao et al., "FlashAttention", 2022, algorithms 1 and 4.
 #include "kernels/common/dtypes.cuh"
-#include "kernels/nn/attention.h"
+#include "kernels/sequences/attention.h"
 
 enum { TILE = ATTENTION_TILE, CHUNK = ATTENTION_CHUNK, EACH = CHUNK / TILE };
 

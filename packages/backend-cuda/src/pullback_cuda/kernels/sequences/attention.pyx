@@ -11,7 +11,7 @@ from pullback_cuda.kernels.common.launch cimport (
 from pullback_cuda.runtime.failures cimport fail
 
 
-cdef extern from "kernels/nn/attention.h":
+cdef extern from "kernels/sequences/attention.h":
     enum:
         ATTENTION_TILE
         ATTENTION_CHUNK

@@ -1,0 +1,1 @@
+"""Attention, and steps of recurrent layers."""

@@ -1,0 +1,160 @@
+"""Steps of recurrent layers."""
+
+import functools
+
+from pullback.ops.table.primitives import decomposition
+from pullback.ops.table.primitives_api import OWN_DTYPE, new_empty, new_filled, put
+from pullback.ops.table.samples import T, case, references_of
+from pullback.ops.table.schema import FLOATING, HALF, op, ops
+
+references = references_of("recurrent")
+
+
+@functools.lru_cache(maxsize=512)
+def lstm_spec(size, reverse):
+    """Return the output spec of lstm_steps, from the size of its first operand."""
+    steps, rows, width = size
+    units = width // 4
+    shapes = (steps, rows, units), (rows, units), (steps, rows, 5 * units)
+    return shapes, (OWN_DTYPE,) * 3, (int(reverse),)
+
+
+@functools.lru_cache(maxsize=512)
+def lstm_backward_spec(size, reverse):
+    """Return the output spec of lstm_steps_backward, from the size of the states."""
+    steps, rows, units = size
+    return ((steps, rows, 4 * units), (rows, units), (rows, units)), (OWN_DTYPE,) * 3, (reverse,)
+
+
+def _in_order(steps, reverse):
+    return range(steps - 1, -1, -1) if reverse else range(steps)
+
+
+def _gates_of(self, weight, hidden, cell, reverse):
+    """Return (i, f, g, o, cell, state) of each step."""
+    found = [None] * self.shape[0]
+    for step in _in_order(len(found), reverse):
+        parts = ops.select(self, 0, step) + ops.matmul(hidden, weight.transpose(0, 1))
+        i, f, g, o = ops.chunk(parts, 4, -1)
+        i, f, g, o = ops.sigmoid(i), ops.sigmoid(f), ops.tanh(g), ops.sigmoid(o)
+        cell = f * cell + i * g
+        hidden = o * ops.tanh(cell)
+        found[step] = i, f, g, o, cell, hidden
+    return found
+
+
+@decomposition("lstm_steps")
+def composed_steps(self, weight, hidden, cell, spec):
+    found = _gates_of(self, weight, hidden, cell, spec[2][0])
+    last = found[_in_order(len(found), spec[2][0])[-1]]
+    gates = [ops.cat(parts[:5], -1) for parts in found]
+    return ops.stack([parts[5] for parts in found]), _copy(last[4]), ops.stack(gates)
+
+
+def _copy(self):
+    return put(new_empty(self, self.shape), self)
+
+
+def _through_steps(grad, cell_grad, weight, cell, gates, reverse):
+    """Return the derivatives by the operands but the weight; a formula of differentiable ops."""
+    found = [None] * len(gates)
+    order = list(_in_order(len(gates), reverse))
+    later = 0
+    for number, step in reversed(list(enumerate(order))):
+        i, f, g, o, now = gates[step][:5]
+        before = gates[order[number - 1]][4] if number else cell
+        bent = ops.tanh(now)
+        of_hidden = ops.select(grad, 0, step) + later
+        of_cell = cell_grad + of_hidden * o * (1 - bent * bent)
+        found[step] = ops.cat(
+            [
+                of_cell * g * (i * (1 - i)),
+                of_cell * before * (f * (1 - f)),
+                of_cell * i * (1 - g * g),
+                of_hidden * bent * (o * (1 - o)),
+            ],
+            -1,
+        )
+        later = ops.matmul(found[step], weight)
+        cell_grad = of_cell * f
+    return ops.stack(found), later, cell_grad
+
+
+@decomposition("lstm_steps_backward")
+def composed_backward(self, cell_grad, weight, cell, gates, spec):
+    parts = [ops.chunk(ops.select(gates, 0, step), 5, -1) for step in range(gates.shape[0])]
+    return tuple(map(_copy, _through_steps(self, cell_grad, weight, cell, parts, spec[2][0])))
+
+
+def _weight_grad(given_grad, hidden, states, reverse):
+    """Return the derivative by the weight, which is multiplied with the state before each step."""
+    count = states.shape[0] - 1
+    first = ops.matmul(ops.select(given_grad, 0, count * reverse).transpose(0, 1), hidden)
+    if not count:
+        return first
+    rows = ops.narrow(given_grad, 0, 1 - reverse, count).reshape((-1, given_grad.shape[2]))
+    before = ops.narrow(states, 0, reverse, count).reshape((-1, states.shape[2]))
+    return first + ops.matmul(rows.transpose(0, 1), before)
+
+
+def _lstm_vjp(gs, self, weight, hidden, cell, out0, out2, spec):
+    from pullback._c.base.state import is_grad_enabled
+
+    reverse = spec[2][0]
+    grad = new_filled(self, spec[0][0]) if gs[0] is None else gs[0]
+    cell_grad = new_filled(self, spec[0][1]) if gs[1] is None else gs[1]
+    if is_grad_enabled():
+        gates = _gates_of(self, weight, hidden, cell, reverse)
+        found = _through_steps(grad, cell_grad, weight, cell, gates, reverse)
+        states = ops.stack([parts[5] for parts in gates])
+    else:
+        states = out0
+        found = ops.lstm_steps_backward(
+            grad, cell_grad, weight, cell, out2, lstm_backward_spec(tuple(states.shape), reverse)
+        )
+    return found[0], _weight_grad(found[0], hidden, states, reverse), *found[1:]
+
+
+_PARTS = dict.fromkeys(
+    ("grad", "gradgrad", "compiled", "kept"), "gates are for the derivative, and have none"
+)
+_SIZES = [((3, 2, 8), 0), ((2, 3, 12), 1), ((1, 1, 4), 0)]
+_FUSED = dict(forward="structured", method=False, function=False, dtypes=FLOATING & ~HALF)
+
+
+def _steps_sample(size, reverse):
+    rows, units = size[1], size[2] // 4
+    state = T(rows, units)
+    return case(T(*size), T(4 * units, units), state, state, lstm_spec(size, reverse), skip=_PARTS)
+
+
+def _backward_sample(size, reverse):
+    steps, rows, units = size[0], size[1], size[2] // 4
+    state = T(rows, units)
+    spec = lstm_backward_spec((steps, rows, units), reverse)
+    gates = T(steps, rows, 5 * units, low=-1, high=1)
+    return case(
+        T(steps, rows, units), state, T(4 * units, units, low=-1, high=1), state, gates, spec
+    )
+
+
+op(
+    "lstm_steps(self: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor, spec: any) -> Tensor[]",
+    kernel="lstm_steps",
+    vjp={("self", "weight", "hidden", "cell"): _lstm_vjp},
+    node="LstmBackward0",
+    doc="Return the states of all steps, the last cell, and the gates.\n\nSource: Hochreiter and "
+    'Schmidhuber, "Long short-term memory", 1997; Gers et al., "Learning to forget", 2000.',
+    ref=references.lstm_steps,
+    samples=[_steps_sample(*one) for one in _SIZES],
+    **_FUSED,
+)
+op(
+    "lstm_steps_backward(self: Tensor, cell_grad: Tensor, weight: Tensor, cell: Tensor, "
+    "gates: Tensor, spec: any) -> Tensor[]",
+    kernel="lstm_steps_backward",
+    doc="Return the derivatives of lstm_steps by its first operand and the first state and cell.",
+    ref=references.lstm_steps_backward,
+    samples=[_backward_sample(*one) for one in _SIZES],
+    **_FUSED,
+)
