@@ -31,7 +31,7 @@ def adam_small(module, n):
     return steps_of(module.optim.Adam(parameters_of(module, 100, 64), fused=True), n)
 
 
-@workload(units=400, budget=1 / 3, stretch=1 / 6, group="training")
+@workload(units=400, budget=1 / 5, stretch=1 / 10, group="training")
 def sgd_small(module, n):
     """SGD with momentum, 100 tensors of 64 elements."""
     parameters = parameters_of(module, 100, 64)
