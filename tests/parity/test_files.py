@@ -169,6 +169,7 @@ def test_safetensors_file_of_one_loads_in_the_other(writer, reader, tmp_path):
     library = pytest.importorskip("safetensors.torch")
     modules = {pb: pb.safetensors, torch: library}
     sent = {name: t.contiguous() for name, t in content(writer)["tensors"].items()}
+    del sent["complex128"]  # the format has none
     sent["empty"], sent["scalar"] = writer.empty(0, 2), writer.tensor(1.5)
     path = tmp_path / "x.safetensors"
     modules[writer].save_file(sent, path, metadata={"a": "b"})
@@ -177,9 +178,6 @@ def test_safetensors_file_of_one_loads_in_the_other(writer, reader, tmp_path):
             k: described(v)[1:3] + described(v)[5:] for k, v in sent.items()
         }
     assert modules[writer].save(sent, {"a": "b"}) == path.read_bytes()
-
-
-STORAGE_NAMES = [name for name in dir(torch.UntypedStorage) if not name.startswith("_")]
 
 
 def test_storages_have_torchs_names():

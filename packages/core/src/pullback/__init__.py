@@ -176,8 +176,8 @@ _overridable.wrap(
 
 
 _LATE = (
-    *("_C", "cuda", "func", "multiprocessing", "optim", "overrides", "profiler", "serialization"),
-    *("storage", "testing", "version"),
+    *("_C", "cuda", "func", "multiprocessing", "optim", "overrides", "profiler", "safetensors"),
+    *("serialization", "storage", "testing", "version"),
 )
 
 

@@ -317,7 +317,10 @@ def test_mutated_file_raises_or_is_right(kind, tmp_path):
             assert str(error), seed
             outcomes["refused"] += 1
         except (EOFError, ValueError) as error:
-            assert not changed or kind in ("mapped", "safetensors"), (seed, error)
+            assert not changed or kind == "mapped", (seed, error)
+            outcomes["refused"] += 1
+        except Exception as error:
+            assert type(error).__name__ == "SafetensorError", (seed, error)
             outcomes["refused"] += 1
         else:
             if kind == "zip":

@@ -243,6 +243,10 @@ class TypedStorage(StorageMethods):
         pinned = self._untyped_storage.pin_memory(device)
         return self if pinned is self._untyped_storage else _typed(pinned, self.dtype)
 
+    def resizable(self):
+        """Return True if ``resize_`` can change the size."""
+        return self._untyped_storage.resizable()
+
     def is_shared(self):
         """Return True if other processes can map the memory."""
         return self._untyped_storage.is_shared()
