@@ -22,6 +22,7 @@ FOLDERS = {
 LINTERS = ("-r", "tools/lint-requirements.txt")
 TEST_TOOLS = (
     *("pytest>=8", "cython>=3.1", "hypothesis", "einops", "ml_dtypes", "mpmath", "mypy", "scipy"),
+    "safetensors>=0.8",
     *("threadpoolctl", "ittapi", "nvtx", "perfetto", "viztracer", "nvmath-python"),
 )
 DEMO_TOOLS = ("scikit-learn", "matplotlib", "rich")
@@ -162,7 +163,7 @@ def interrupts(session: nox.Session) -> None:
 def install_checked(session: nox.Session, *packages: str, options: tuple[str, ...]) -> None:
     """Build packages with meson options and install them into the session, not as wheels."""
     tools = ("meson-python>=0.18", "meson", "ninja", "cython>=3.1", "numpy>=2", "pluggy")
-    tests = ("pytest>=8", "pytest-xdist", "hypothesis", "scipy", "ml_dtypes", "mpmath")
+    tests = ("pytest>=8", "pytest-xdist", "hypothesis", "scipy", "ml_dtypes", "mpmath", "safetensors>=0.8")
     session.install(*tools, *tests)
     # A build must not import a core that was built so, to ask for its headers.
     headers = f"-Dpullback_include={ROOT / 'packages/core/src/pullback/include'}"
@@ -215,7 +216,8 @@ def coverage(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Measure beside torch, NumPy, JAX; `-- --torch-python PATH` takes a torch from elsewhere."""
     given = any(argument.startswith("--torch-python") for argument in session.posargs)
-    others = ("scipy", "matplotlib") if given else ("scipy", "matplotlib", "torch==2.13.*")
+    others = ("scipy", "matplotlib", "safetensors>=0.8")
+    others = others if given else (*others, "torch==2.13.*")
     install_wheels(session, "core", "cpu", "profiler", others=others)
     session.run("python", "-m", "benchmarks.run", *session.posargs)
 
@@ -231,7 +233,7 @@ def growth(session: nox.Session) -> None:
 @nox.session
 def parity(session: nox.Session) -> None:
     """Compare names, values and gradients with torch (installs torch)."""
-    install_wheels(session, "core", "cpu", others=("pytest>=8", "torch==2.13.*"))
+    install_wheels(session, "core", "cpu", others=("pytest>=8", "torch==2.13.*", "safetensors>=0.8"))
     run_pytest(session, "tests/parity", *session.posargs)
 
 

@@ -4,6 +4,7 @@ from benchmarks.workloads import (
     creation,
     derivatives,
     elementwise,
+    files,
     linalg,
     loading,
     movement,
@@ -17,7 +18,7 @@ from benchmarks.workloads.registry import WORKLOADS as REGISTERED
 
 CLASSES = (  # in the order of the report
     *("overhead", "elementwise", "reductions", "movement", "creation"),
-    *("linalg", "neural", "training", "derivatives"),
+    *("linalg", "neural", "training", "derivatives", "files"),
 )
 WORKLOADS = dict(sorted(REGISTERED.items(), key=lambda item: CLASSES.index(item[1].group)))
 
