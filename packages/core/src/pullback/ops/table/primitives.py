@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pullback.ops.table.network_primitives import OF_NETWORKS
-from pullback.ops.table.optimizer_steps import OPTIMIZER_STEPS
+from pullback.ops.table.optimizer_primitives import OF_OPTIMIZERS
 
 
 class Primitive(NamedTuple):
@@ -520,7 +520,8 @@ _prim(
     params=_NLL,
 )
 
-for _name, _inputs, _doc, _params in OPTIMIZER_STEPS:
-    _prim(_name, "optim", _inputs, _doc, params=("count:int", *_params.split()))
+# -- optimizers ------------------------------------------------------------------------------------
+for _name, _family, _inputs, _doc, _params in OF_OPTIMIZERS:
+    _prim(_name, _family, _inputs, _doc, params=_params)
 
 PRIMITIVE_IDS: dict[str, int] = {name: number for number, name in enumerate(PRIMITIVES)}

@@ -1,4 +1,4 @@
-"""The primitives of optimizers' steps: name, inputs, what each computes, parameters.
+"""The primitives of optimizers' steps: name, family, inputs, what each computes, parameters.
 
 Outputs and inputs are lists of ``count`` tensors each, one list after the other. The outputs, which
 hold the values to update, are the parameters, then each state; the inputs are the gradients, then
@@ -13,45 +13,76 @@ _ADAM = (
     "= maximum(largest, square); param -= lr / (1 - beta1^step) * average / (sqrt(square or "
     "largest) / sqrt(1 - beta2^step) + eps). Outputs average, square and, with amsgrad, largest."
 )
-_ADAM_PARAMS = "lr:float beta1:float beta2:float weight_decay:float eps:float amsgrad:int"
+_ADAM_PARAMS = (
+    *("count:int", "lr:float", "beta1:float", "beta2:float", "weight_decay:float", "eps:float"),
+    *("amsgrad:int", "maximize:int"),
+)
 
-OPTIMIZER_STEPS = [
+OF_OPTIMIZERS = [
     (
         "sgd_step",
+        "optim",
         "*grads",
         "g = grad + weight_decay * param; buffer = g if is_first_step else momentum * buffer + "
         "(1 - dampening) * g; param -= lr * (buffer, or with nesterov g + momentum * buffer). "
         "Without momentum there are no buffers, and param -= lr * g.",
-        "weight_decay:float momentum:float lr:float dampening:float nesterov:int maximize:int "
-        "is_first_step:int",
+        (
+            "count:int",
+            "weight_decay:float",
+            "momentum:float",
+            "lr:float",
+            "dampening:float",
+            "nesterov:int",
+            "maximize:int",
+            "is_first_step:int",
+        ),
     ),
     (
         "adam_step",
+        "optim",
         "*grads_and_steps",
         f"g = grad + weight_decay * param; {_ADAM}",
-        f"{_ADAM_PARAMS} maximize:int",
+        _ADAM_PARAMS,
     ),
     (
         "adamw_step",
+        "optim",
         "*grads_and_steps",
         f"g = grad; param *= 1 - lr * weight_decay; {_ADAM}",
-        f"{_ADAM_PARAMS} maximize:int",
+        _ADAM_PARAMS,
     ),
     (
         "rmsprop_step",
+        "optim",
         "*grads",
         "g = grad + weight_decay * param; square = alpha * square + (1 - alpha) * g^2; average += "
         "(1 - alpha) * (g - average); root = sqrt(square - average^2) + eps; buffer = momentum * "
         "buffer + g / root; param -= lr * buffer. Unless centered there are no averages, and root "
         "= sqrt(square) + eps; without momentum there are no buffers, and param -= lr * g / root.",
-        "lr:float alpha:float eps:float weight_decay:float momentum:float centered:int "
-        "maximize:int",
+        (
+            "count:int",
+            "lr:float",
+            "alpha:float",
+            "eps:float",
+            "weight_decay:float",
+            "momentum:float",
+            "centered:int",
+            "maximize:int",
+        ),
     ),
     (
         "adagrad_step",
+        "optim",
         "*grads_and_steps",
         "g = grad + weight_decay * param; sum += g^2; param -= lr / (1 + (step - 1) * lr_decay) * "
         "g / (sqrt(sum) + eps).",
-        "lr:float lr_decay:float weight_decay:float eps:float maximize:int",
+        (
+            "count:int",
+            "lr:float",
+            "lr_decay:float",
+            "weight_decay:float",
+            "eps:float",
+            "maximize:int",
+        ),
     ),
 ]
