@@ -106,7 +106,6 @@ def lint(session: nox.Session) -> None:
     session.install(*LINTERS, "numpy>=2")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
-    session.run("ruff", "format", "--check", ".")
     session.run("mypy")
     session.run("cython-lint", "packages")
     session.run("clang-format", "--dry-run", "-Werror", *c_sources())
@@ -163,7 +162,15 @@ def interrupts(session: nox.Session) -> None:
 def install_checked(session: nox.Session, *packages: str, options: tuple[str, ...]) -> None:
     """Build packages with meson options and install them into the session, not as wheels."""
     tools = ("meson-python>=0.18", "meson", "ninja", "cython>=3.1", "numpy>=2", "pluggy")
-    tests = ("pytest>=8", "pytest-xdist", "hypothesis", "scipy", "ml_dtypes", "mpmath", "safetensors>=0.8")
+    tests = (
+        "pytest>=8",
+        "pytest-xdist",
+        "hypothesis",
+        "scipy",
+        "ml_dtypes",
+        "mpmath",
+        "safetensors>=0.8",
+    )
     session.install(*tools, *tests)
     # A build must not import a core that was built so, to ask for its headers.
     headers = f"-Dpullback_include={ROOT / 'packages/core/src/pullback/include'}"
@@ -233,7 +240,9 @@ def growth(session: nox.Session) -> None:
 @nox.session
 def parity(session: nox.Session) -> None:
     """Compare names, values and gradients with torch (installs torch)."""
-    install_wheels(session, "core", "cpu", others=("pytest>=8", "torch==2.13.*", "safetensors>=0.8"))
+    install_wheels(
+        session, "core", "cpu", others=("pytest>=8", "torch==2.13.*", "safetensors>=0.8")
+    )
     run_pytest(session, "tests/parity", *session.posargs)
 
 
