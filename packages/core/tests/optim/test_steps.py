@@ -182,7 +182,11 @@ def run(name, options, p, noise, dtype=pullback.float64):
         yield param.detach().numpy().copy()
 
 
-@pytest.mark.parametrize("name, formula, options", CASES, ids=lambda value: str(value))
+def case_id(value):
+    return value.__name__ if callable(value) else str(value)
+
+
+@pytest.mark.parametrize("name, formula, options", CASES, ids=case_id)
 def test_steps_follow_the_formula(name, formula, options):
     p, noise = start()
     wanted = formula(p, [lambda p, part=part: p + part for part in noise], **options)
@@ -205,7 +209,7 @@ def test_weight_decay_adds_to_the_gradient(name):
 
 
 @pytest.mark.parametrize(
-    "name, formula, options", [case for case in CASES if case[0] != "ASGD"], ids=str
+    "name, formula, options", [case for case in CASES if case[0] != "ASGD"], ids=case_id
 )
 def test_maximize_takes_the_opposite_gradient(name, formula, options):
     p, noise = start()
