@@ -296,3 +296,17 @@ def test_threads_that_ask_at_once_get_one_result(monkeypatch):
         other.join()
     assert len(found) == 3
     assert all(events is found[0] for events in found)
+
+
+def test_steps_of_optimizers_are_ranges():
+    param = pb.ones(2, requires_grad=True)
+    optimizer = pb.optim.RMSprop([param], foreach=False)
+    param.grad = pb.ones(2)
+    with profile() as found:
+        optimizer.step()
+        optimizer.zero_grad()
+    names = [event.name for event in found.function_events]
+    assert names[0] == "Optimizer.step#RMSprop.step"
+    assert names[-1] == "Optimizer.zero_grad#RMSprop.zero_grad"
+    step = found.function_events[0]
+    assert "pullback::sqrt" in [child.name for child in step.cpu_children]

@@ -186,11 +186,14 @@ def case_id(value):
     return value.__name__ if callable(value) else str(value)
 
 
+@pytest.mark.parametrize("foreach", [None, False])
 @pytest.mark.parametrize("name, formula, options", CASES, ids=case_id)
-def test_steps_follow_the_formula(name, formula, options):
+def test_steps_follow_the_formula(name, formula, options, foreach):
     p, noise = start()
     wanted = formula(p, [lambda p, part=part: p + part for part in noise], **options)
-    for got, value in zip(run(name, options, p, noise), wanted, strict=True):
+    for got, value in zip(
+        run(name, {**options, "foreach": foreach}, p, noise), wanted, strict=True
+    ):
         np.testing.assert_allclose(got, value, rtol=1e-10, atol=1e-12)
 
 

@@ -6,9 +6,10 @@ import functools
 import sys
 import warnings
 from collections import OrderedDict, defaultdict
+from collections.abc import Iterable
 from copy import deepcopy
 from itertools import chain
-from typing import ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import pullback
 from pullback import Tensor
@@ -23,6 +24,8 @@ __all__ = [
     "register_optimizer_step_pre_hook",
 ]
 
+ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+
 _global_optimizer_pre_hooks: OrderedDict = OrderedDict()
 _global_optimizer_post_hooks: OrderedDict = OrderedDict()
 _HOOK_TABLES = (
@@ -33,7 +36,7 @@ _HOOK_TABLES = (
     "_optimizer_load_state_dict_pre_hooks",
     "_optimizer_load_state_dict_post_hooks",
 )
-_PROFILER = "pullback_profiler.annotation"
+_PROFILER = "pullback_profiler"
 
 
 class _RequiredParameter:
