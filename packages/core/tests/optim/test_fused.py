@@ -1,6 +1,7 @@
 """Fused steps of optimizers: values against NumPy, what they write, and what they refuse."""
 
 import importlib
+import threading
 
 import numpy as np
 import pytest
@@ -384,3 +385,32 @@ def test_zero_grad_drops_or_fills_gradients():
     assert all(p.grad is g and not g.any() for p, g in zip(params, grads, strict=True))
     optimizer.zero_grad()
     assert [p.grad for p in params] == [None, None]
+
+
+def test_lists_that_another_thread_changes():
+    """A step keeps to the tensors that it was called with."""
+    op, lists, settings = arguments("adam", shapes=[(50_000,)] * 40)
+    wanted = expected("adam", lists, settings)
+    kept = [list(tensors) for tensors in lists]
+    before, started = pb.get_num_threads(), threading.Event()
+
+    def clear():
+        started.wait()
+        for tensors in lists:
+            tensors.clear()
+
+    thread = threading.Thread(target=clear)
+    thread.start()
+    try:
+        pb.set_num_threads(1)
+        started.set()
+        try:
+            op(*lists, **settings)
+        except RuntimeError:  # it came before the call
+            assert not lists[0]
+            return
+    finally:
+        pb.set_num_threads(before)
+        thread.join()
+    for tensor, value in zip(written("adam", kept), wanted, strict=True):
+        np.testing.assert_allclose(tensor, value, rtol=1e-5, atol=1e-5)

@@ -124,6 +124,8 @@ cdef object operand(Op op, int position, object value):
     elif kind != ARG_TENSORS or not isinstance(value, (tuple, list)):
         fail_kind(op, position, value)
     else:
+        if op.flags & OP_LISTS:
+            value = tuple(value)        # another thread may change a list meanwhile
         for item in value:
             if not is_tensor(item):
                 k = [is_tensor(other) for other in value].index(False)

@@ -5,7 +5,6 @@ of the kernel take as many parameters as operands allow, all of one dtype, each 
 one order of memory. Others are updated as copies in such an order.
 """
 
-from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int64_t
@@ -44,17 +43,14 @@ cdef struct step_call:
     int nout                    # lists that are written
     int last                    # list of step numbers, -1: none
     int positions[MAX_LISTS]    # among the arguments
-    PyObject *lists[MAX_LISTS]  # borrowed lists or tuples
+    PyObject *lists[MAX_LISTS]  # borrowed tuples
     PyObject *found_inf         # borrowed; NULL: none, or it is not on the host's side
     int nparam
     pb_param params[MAX_NUMBERS]
 
 
 cdef inline Tensor item_of(step_call *step, int which, Py_ssize_t number):
-    cdef PyObject *items = step.lists[which]
-    if type(<object>items) is list:
-        return <Tensor><object>PyList_GET_ITEM(<object>items, number)
-    return <Tensor><object>PyTuple_GET_ITEM(<object>items, number)
+    return <Tensor><object>PyTuple_GET_ITEM(<object>step.lists[which], number)
 
 
 # ---- checks --------------------------------------------------------------------------------------

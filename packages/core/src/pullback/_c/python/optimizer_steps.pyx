@@ -99,15 +99,16 @@ cdef bint is_counter(object value, Tensor param) except -1:
 
 def count_steps(list params not None, steps):
     """Add 1 to each counter; False, and nothing is done, if one is no number that fits."""
-    cdef Py_ssize_t i, count = len(params)
     cdef Tensor one
-    if type(steps) is not list or len(<list>steps) != count:
+    cdef tuple counters
+    if type(steps) is not list or len(<list>steps) != len(params):
         return False
-    for i in range(count):
-        if not is_counter((<list>steps)[i], <Tensor?>params[i]):
+    counters = tuple(steps)
+    for param, counter in zip(params, counters):
+        if not is_counter(counter, <Tensor?>param):
             return False
-    for i in range(count):
-        one = <Tensor>(<list>steps)[i]
+    for counter in counters:
+        one = <Tensor>counter
         if (not device_types()[one.storage.device_type].host
                 or one.storage.flags & STORAGE_READONLY):
             op_call2(add, one, 1)
