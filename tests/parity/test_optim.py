@@ -246,3 +246,70 @@ def lbfgs(library, start, options):
     steps = [optimizer.step(closure).item() for _ in range(3)]
     state = optimizer.state_dict()["state"][0]
     return losses[:40], steps[:2], numbers(x) if len(losses) < 40 else 0, set(state)
+
+
+INVALID = {
+    "SGD": [{"lr": -1}, {"momentum": -1}, {"weight_decay": -1}, {"nesterov": True},
+            {"fused": True, "foreach": True}, {"fused": True, "differentiable": True}],
+    "Adam": [{"lr": -1}, {"betas": (1.0, 0.9)}, {"betas": (0.9, -1)}, {"eps": -1},
+             {"weight_decay": -1}, {"fused": True, "foreach": True}],
+    "AdamW": [{"lr": -1}, {"betas": (0.9, 1.0)}, {"fused": True, "differentiable": True}],
+    "RMSprop": [{"lr": -1}, {"eps": -1}, {"momentum": -1}, {"weight_decay": -1}, {"alpha": -1}],
+    "Adagrad": [{"lr": -1}, {"lr_decay": -1}, {"weight_decay": -1}, {"eps": -1},
+                {"initial_accumulator_value": -1}],
+    "ASGD": [{"lr": -1}, {"weight_decay": -1}],
+    "Adadelta": [{"lr": -1}, {"rho": -1}, {"rho": 2}, {"eps": -1}, {"weight_decay": -1}],
+    "Adafactor": [{"lr": -1}, {"beta2_decay": 1}, {"eps": (-1, 1)}, {"eps": (None, -1)},
+                  {"d": 0.5}, {"weight_decay": -1}],
+    "Adamax": [{"lr": -1}, {"betas": (2, 0.1)}, {"betas": (0.1, 2)}, {"eps": -1}],
+    "LBFGS": [{"lr": -1}],
+    "Muon": [{}, {"lr": -1}, {"momentum": -1}, {"weight_decay": -1}, {"adjust_lr_fn": "x"}],
+    "NAdam": [{"lr": -1}, {"betas": (2, 0.1)}, {"eps": -1}, {"momentum_decay": -1}],
+    "RAdam": [{"lr": -1}, {"betas": (0.1, 2)}, {"eps": -1}, {"weight_decay": -1}],
+    "Rprop": [{"lr": -1}, {"etas": (2, 0.1)}, {"etas": (0.5, 0.9)}],
+    "SparseAdam": [{"lr": 0}, {"betas": (2, 0.1)}, {"eps": 0}],
+}  # fmt: skip
+GROUPS = [
+    lambda library, p: [],
+    lambda library, p: [p * 2],
+    lambda library, p: [1.0],
+    lambda library, p: [{"params": [1.0]}],
+    lambda library, p: [{"params": {p}}],
+    lambda library, p: [{"lr": 3}],
+    lambda library, p: [("a", p), p],
+    lambda library, p: [p, ("a", p)],
+    lambda library, p: [{"params": [("a", p)]}, {"params": [library.ones(1)]}],
+    lambda library, p: [{"params": [library.ones(1)]}, {"params": [("a", p)]}],
+    lambda library, p: [{"params": [p]}, {"params": [p]}],
+    lambda library, p: 3,
+]
+
+
+def error_of(function):
+    try:
+        function()
+    except Exception as error:
+        return type(error), str(error).replace("torch", "pullback")
+    pytest.fail("nothing is refused")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_invalid_options_have_the_same_errors(name):
+    for options in (*INVALID[name], {"lr": (1.0, 2.0)}):
+        errors = []
+        for library in LIBRARIES.values():
+            lr = options.get("lr")
+            given = {**options, "lr": library.tensor(lr)} if isinstance(lr, tuple) else options
+            params = [library.ones(2, requires_grad=True)]
+            kind = getattr(library.optim, name)
+            errors.append(error_of(lambda: kind(params, **given)))  # noqa: B023
+        assert errors[0] == errors[1]
+
+
+@pytest.mark.parametrize("number", range(len(GROUPS)))
+def test_invalid_groups_have_the_same_errors(number):
+    errors = []
+    for library in LIBRARIES.values():
+        param = library.ones(2, requires_grad=True)
+        errors.append(error_of(lambda: library.optim.SGD(GROUPS[number](library, param))))  # noqa: B023
+    assert errors[0] == errors[1]

@@ -158,4 +158,6 @@ def radam(
             * ((length - 4) * (length - 2) * longest)
             / ((longest - 4) * (longest - 2) * length)
         ) ** 0.5
-        _move_by_quotient(param, exp_avg, exp_avg_sq.sqrt() + eps, step_size * rectified)
+        scale = exp_avg_sq.sqrt()
+        scale = scale + eps if differentiable else scale.add_(eps)
+        _move_by_quotient(param, exp_avg, scale, step_size * rectified)
