@@ -8,7 +8,7 @@ from typing import Any
 from pullback._attributes import legacy_tensor
 from pullback._c.base import dtype as _dtype
 from pullback._c.engine import stream_order
-from pullback._c.graph.overrides import DisableTorchFunctionSubclass, as_instance
+from pullback._c.graph.overrides import DisableTorchFunctionSubclass, as_instance, as_leaf
 from pullback._c.graph.tensor import Size, Tensor, adopt, bind_attribute, bind_late
 from pullback._c.interop import pinned_tensors
 from pullback._c.ops import create
@@ -360,7 +360,7 @@ def make_subclass(cls, data, require_grad=False):
             f"{type(data).__name__}"
         )
     with DisableTorchFunctionSubclass():
-        return as_instance(cls, create.alias_raw(data)).requires_grad_(require_grad)
+        return as_leaf(cls, data).requires_grad_(require_grad)
 
 
 def make_wrapper_subclass(cls, *args, **kwargs):

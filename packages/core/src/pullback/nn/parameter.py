@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pullback import Tensor
-from pullback._c.graph.overrides import _disabled_torch_function_impl, as_instance
+from pullback._c.graph.overrides import _disabled_torch_function_impl, as_leaf
 
 __all__ = [
     "Buffer",
@@ -17,10 +17,9 @@ __all__ = [
 
 def _as_instance(kind, data, requires_grad):
     """Return a leaf of a subclass over the memory of a tensor."""
-    data = data.detach()
     if requires_grad and not (data.is_floating_point() or data.is_complex()):
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
-    return as_instance(kind, data).requires_grad_(requires_grad)
+    return as_leaf(kind, data).requires_grad_(requires_grad)
 
 
 class _KindByAttribute(type(Tensor)):  # type: ignore[misc]  # Cython classes have an unknown type

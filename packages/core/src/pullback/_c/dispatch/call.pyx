@@ -14,13 +14,14 @@ from pullback._c.graph.anomaly cimport note_result
 from pullback._c.device.device cimport DEVICE_META
 from pullback._c.base.dtype cimport dtype as dtype_class
 from pullback._c.base.dtype cimport (
-    CATEGORY_FLOATING, dtype_category, dtype_default, dtype_differentiable, dtype_of_scalar)
+    CATEGORY_FLOATING, dtype_category, dtype_default, dtype_differentiable)
 from pullback._c.dispatch.operands cimport (
-    cast_tensor, check_argument_device, leading_tensor, raise_argument_device)
+    OVERRIDING, cast_tensor, check_argument_device, checked_operand, leading_tensor,
+    raise_argument_device)
 from pullback._c.graph.op cimport (
-    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSORS, MAX_ARGS,
-    OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_LISTS, OP_OVERLAP, OP_RANDOM,
-    OP_SHARES, OP_VARARGS, OP_VIEW, PROMOTE_FLOAT, Op, is_plain_number, missing, op_named,
+    ARG_ANY, ARG_TENSORS, MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE,
+    OP_LISTS, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, PROMOTE_FLOAT, Op,
+    is_plain_number, missing, op_named,
     plain_number, shown_name)
 from pullback._c.dispatch.launch cimport copy_into
 from pullback._c.base.layout cimport layout_retain, layout_same_strides
@@ -72,13 +73,6 @@ cdef int fail_count(Op op, Py_ssize_t given) except -1:
                     f"were given")
 
 
-cdef int fail_kind(Op op, int position, object value) except -1:
-    wanted = {ARG_OPERAND: "Tensor or number", ARG_OPTIONAL_OPERAND: "Tensor or number",
-              ARG_TENSORS: "tuple of Tensors"}.get(op.arg_kinds[position], "Tensor")
-    raise TypeError(f"{shown_name(op)}(): argument '{op.arg_names[position]}' (position "
-                    f"{position + 1}) must be {wanted}, not {type(value).__name__}")
-
-
 cdef int fail_missing(Op op, PyObject **out) except -1:
     cdef int i
     names = [op.arg_names[i] for i in range(op.nargs) if out[i] == <PyObject *>missing]
@@ -105,33 +99,6 @@ cdef int bind_keyword(Op op, object name, PyObject *value, PyObject **out,
     if op.overload is not None and name in op_named(op.overload).arg_names:
         return 1
     raise TypeError(f"{shown_name(op)}() got an unexpected keyword argument '{name}'")
-
-
-cdef object operand(Op op, int position, object value):
-    """Convert an argument that is declared as a tensor, or a tensor or number, and is no tensor."""
-    cdef int kind = op.arg_kinds[position]
-    if kind == ARG_OPERAND or kind == ARG_OPTIONAL_OPERAND:
-        if value is None and kind == ARG_OPTIONAL_OPERAND:
-            return None
-        if dtype_of_scalar(value) < 0 and hasattr(value, "item") and (
-                getattr(value, "shape", None) == ()):
-            value = value.item()        # NumPy numbers and 0-d arrays become Python numbers
-        if dtype_of_scalar(value) < 0:
-            fail_kind(op, position, value)
-    elif kind == ARG_OPTIONAL_TENSOR:
-        if value is not None:
-            fail_kind(op, position, value)
-    elif kind != ARG_TENSORS or not isinstance(value, (tuple, list)):
-        fail_kind(op, position, value)
-    else:
-        if op.flags & OP_LISTS:
-            value = tuple(value)        # another thread may change a list meanwhile
-        for item in value:
-            if not is_tensor(item):
-                k = [is_tensor(other) for other in value].index(False)
-                raise TypeError(f"{shown_name(op)}(): expected Tensor as element {k} in "
-                                f"argument {position}, but got {type(item).__name__}")
-    return value
 
 
 cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, object names):
@@ -190,16 +157,17 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
             if is_overriding(<object>out[i]):
                 return call_override_of_op(op, args, given, names)
             value = plain_number(op, i, <object>out[i], i >= nargs)
-        elif op.arg_kinds[i] == ARG_ANY:
+        elif op.arg_kinds[i] == ARG_ANY or (
+                type(<object>out[i]) is Tensor and op.arg_kinds[i] != ARG_TENSORS):
             continue
         elif is_tensor(<object>out[i]) and op.arg_kinds[i] != ARG_TENSORS:
             if not (<Tensor>out[i]).flags & TENSOR_OVERRIDES or not overrides_enabled():
                 continue
             return call_override_of_op(op, args, given, names)
-        elif is_overriding(<object>out[i]):
-            return call_override_of_op(op, args, given, names)
         else:
-            value = operand(op, i, <object>out[i])
+            value = checked_operand(op, i, <object>out[i])
+            if value is OVERRIDING:
+                return call_override_of_op(op, args, given, names)
         if <PyObject *>value != out[i]:
             if held is None:
                 held = []
@@ -223,7 +191,8 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
 
 cdef object run_forward(Op op, PyObject **args, PyObject *target):
     """Run the forward pass."""
-    return (op.forward if op.decompose is None else forward_or_decompose)(op, args, target)
+    cdef forward_function forward = op.forward if op.decompose is None else forward_or_decompose
+    return forward(op, args, target)
 
 
 cdef int check_devices(Op op, PyObject **args) except -1:

@@ -4,6 +4,8 @@ from pullback._c.graph.op cimport Op
 from pullback._c.graph.tensor cimport Tensor
 
 
+cdef object OVERRIDING
+cdef object checked_operand(Op op, int position, object value)
 cdef int common_dtype(PyObject **values, int count) except -2
 cdef int unsupported(Op op, int code) except -1
 cdef Tensor cast_tensor(Tensor tensor, int dtype)

@@ -11,9 +11,60 @@ from pullback._c.base.layout cimport (
 from pullback._c.base.types cimport LAYOUT_DENSE, layout_shape, layout_strides, pb_layout
 from pullback._c.device.device cimport device_types
 from pullback._c.dispatch.launch cimport copy_into, raise_two_devices
-from pullback._c.graph.op cimport Op, shown_name
+from pullback._c.graph.op cimport (
+    ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSORS, OP_LISTS, Op, shown_name)
+from pullback._c.graph.overrides cimport is_overriding
 from pullback._c.graph.tensor cimport (
     Tensor, is_tensor, same_device, tensor_data, tensor_device, tensor_new)
+
+
+# ---- arguments that are no tensors ---------------------------------------------------------------
+
+OVERRIDING = object()
+
+
+cdef int fail_kind(Op op, int position, object value) except -1:
+    wanted = {ARG_OPERAND: "Tensor or number", ARG_OPTIONAL_OPERAND: "Tensor or number",
+              ARG_TENSORS: "tuple of Tensors"}.get(op.arg_kinds[position], "Tensor")
+    raise TypeError(f"{shown_name(op)}(): argument '{op.arg_names[position]}' (position "
+                    f"{position + 1}) must be {wanted}, not {type(value).__name__}")
+
+
+cdef object checked_operand(Op op, int position, object value):
+    """Convert an argument that is declared as tensors, or a tensor or number, and is no tensor.
+
+    Returns OVERRIDING where it, or one of its items, overrides the call.
+    """
+    cdef int kind = op.arg_kinds[position]
+    if kind != ARG_TENSORS and is_overriding(value):
+        return OVERRIDING
+    if kind == ARG_OPERAND or kind == ARG_OPTIONAL_OPERAND:
+        if value is None and kind == ARG_OPTIONAL_OPERAND:
+            return None
+        if dtype_of_scalar(value) < 0 and hasattr(value, "item") and (
+                getattr(value, "shape", None) == ()):
+            value = value.item()        # NumPy numbers and 0-d arrays become Python numbers
+        if dtype_of_scalar(value) < 0:
+            fail_kind(op, position, value)
+    elif kind == ARG_OPTIONAL_TENSOR:
+        if value is not None:
+            fail_kind(op, position, value)
+    elif kind != ARG_TENSORS or not isinstance(value, (tuple, list)):
+        if is_overriding(value):
+            return OVERRIDING
+        fail_kind(op, position, value)
+    else:
+        if op.flags & OP_LISTS:
+            value = tuple(value)        # another thread may change a list meanwhile
+        for k, item in enumerate(value):
+            if type(item) is Tensor:
+                continue
+            if is_overriding(item):
+                return OVERRIDING
+            if not is_tensor(item):
+                raise TypeError(f"{shown_name(op)}(): expected Tensor as element {k} in "
+                                f"argument {position}, but got {type(item).__name__}")
+    return value
 
 
 # ---- dtypes --------------------------------------------------------------------------------------

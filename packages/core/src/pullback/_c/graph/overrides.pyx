@@ -17,7 +17,8 @@ from pullback._c.base.state cimport (
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.op cimport Op, op_named
 from pullback._c.graph.tensor cimport (
-    TENSOR_LAZY, TENSOR_OVERRIDES, Tensor, disabled_override, is_tensor, override_flag)
+    TENSOR_LAZY, TENSOR_OVERRIDES, Tensor, disabled_override, is_tensor, override_flag,
+    tensor_alias)
 from pullback._c.graph.tensor import set_override
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass",
@@ -208,6 +209,11 @@ def call_of_class(str name not None, tuple args not None):
     name, _dot, accessor = name.partition(".")
     function = (<dict>(<PyTypeObject *>Tensor).tp_dict)[name]
     return call_override(getattr(function, accessor) if accessor else function, args, None)
+
+
+def as_leaf(kind, Tensor data not None):
+    """Return a leaf of a subclass over the memory of a tensor, without its history."""
+    return as_instance(kind, tensor_alias(data))
 
 
 def as_instance(kind, Tensor made not None):

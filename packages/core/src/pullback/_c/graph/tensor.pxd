@@ -119,14 +119,14 @@ cdef inline bint tensor_is_tracked(Tensor self) noexcept nogil:
 
 # Methods that need ops or the engine; modules above this one set them.
 cdef class Late:
-    cdef object repr
-    cdef object new
-    cdef object array
-    cdef object reduce
-    cdef object deepcopy
-    cdef object iterate
-    cdef object contains
-    cdef object format
-    cdef object backward
+    cdef public object repr
+    cdef public object new
+    cdef public object array
+    cdef public object reduce
+    cdef public object deepcopy
+    cdef public object iterate
+    cdef public object contains
+    cdef public object format
+    cdef public object backward
 
 cdef Late late

@@ -125,13 +125,20 @@ cdef uint16_t override_flag(object kind) noexcept:
     return TENSOR_OVERRIDES
 
 
+cdef object overridden(str name, Tensor self):
+    """Return what the override of an attribute gives: kept out of line."""
+    return call_of_class(name, (self,))
+
+
+cdef object overridden_with(str name, Tensor self, object argument):
+    return call_of_class(name, (self, argument))
+
+
 cdef inline bint is_overridden(Tensor self) noexcept:
     """True if a call with this tensor goes to a ``__torch_function__`` or to a mode."""
     return (self.flags | process.overrides) & TENSOR_OVERRIDES != 0 and (
         overrides_on(self.flags & TENSOR_OVERRIDES != 0))
 
-
-# ---- rare fields ---------------------------------------------------------------------------------
 
 cdef pb_tensor_extra *tensor_extra(Tensor self) except NULL:
     """Return the fields that few tensors have, allocated on first use."""
@@ -308,15 +315,8 @@ cdef void set_indexing(object (*read)(Tensor self, object key),
 
 def bind_late(**functions):
     """Install functions of other modules as special methods."""
-    late.repr = functions.get("repr", late.repr)
-    late.new = functions.get("new", late.new)
-    late.array = functions.get("array", late.array)
-    late.reduce = functions.get("reduce", late.reduce)
-    late.deepcopy = functions.get("deepcopy", late.deepcopy)
-    late.iterate = functions.get("iterate", late.iterate)
-    late.contains = functions.get("contains", late.contains)
-    late.format = functions.get("format", late.format)
-    late.backward = functions.get("backward", late.backward)
+    for name, function in functions.items():
+        setattr(late, name, function)
 
 
 def bind_attribute(str name, value):
@@ -374,54 +374,54 @@ cdef class Tensor:
     def shape(self):
         """The sizes of the dims, as a tuple."""
         if is_overridden(self):
-            return call_of_class("shape.__get__", (self,))
+            return overridden("shape.__get__", self)
         return tuple.__new__(Size, layout_shape_tuple(self.layout))
 
     @property
     def dtype(self):
         """The type of the elements."""
         if is_overridden(self):
-            return call_of_class("dtype.__get__", (self,))
+            return overridden("dtype.__get__", self)
         return dtype_object(self.dtype)
 
     @property
     def device(self):
         """Where the memory is."""
         if is_overridden(self):
-            return call_of_class("device.__get__", (self,))
+            return overridden("device.__get__", self)
         return tensor_device(self)
 
     @property
     def ndim(self):
         """The number of dims."""
         if is_overridden(self):
-            return call_of_class("ndim.__get__", (self,))
+            return overridden("ndim.__get__", self)
         return self.layout.ndim
 
     @property
     def itemsize(self):
         """Bytes of one element."""
         if is_overridden(self):
-            return call_of_class("itemsize.__get__", (self,))
+            return overridden("itemsize.__get__", self)
         return dtype_itemsize[self.dtype]
 
     @property
     def nbytes(self):
         """Bytes of all elements."""
         if is_overridden(self):
-            return call_of_class("nbytes.__get__", (self,))
+            return overridden("nbytes.__get__", self)
         return dtype_itemsize[self.dtype] * self.layout.numel
 
     def dim(self):
         """Return the number of dims."""
         if is_overridden(self):
-            return call_of_class("dim", (self,))
+            return overridden("dim", self)
         return self.layout.ndim
 
     def numel(self):
         """Return the number of elements."""
         if is_overridden(self):
-            return call_of_class("numel", (self,))
+            return overridden("numel", self)
         return self.layout.numel
 
     def element_size(self):
@@ -514,7 +514,7 @@ cdef class Tensor:
 
     def __len__(self):
         if is_overridden(self):
-            return call_of_class("__len__", (self,))
+            return overridden("__len__", self)
         if self.layout.ndim == 0:
             raise TypeError("len() of a 0-d tensor")
         return layout_shape(self.layout)[0]
@@ -524,7 +524,7 @@ cdef class Tensor:
 
     def __getitem__(self, key):
         if is_overridden(self):
-            return call_of_class("__getitem__", (self, key))
+            return overridden_with("__getitem__", self, key)
         return read_item(self, key)
 
     def __setitem__(self, key, value):
@@ -538,7 +538,7 @@ cdef class Tensor:
 
     def __contains__(self, element):
         if is_overridden(self):
-            return call_of_class("__contains__", (self, element))
+            return overridden_with("__contains__", self, element)
         return late.contains(self, element)
 
     def __iter__(self):
@@ -546,27 +546,27 @@ cdef class Tensor:
 
     def __repr__(self):
         if is_overridden(self):
-            return call_of_class("__repr__", (self,))
+            return overridden("__repr__", self)
         return late.repr(self)
 
     def __format__(self, spec):
         if is_overridden(self):
-            return call_of_class("__format__", (self, spec))
+            return overridden_with("__format__", self, spec)
         return late.format(self, spec)
 
     def __array__(self, dtype=None, copy=None):
         if is_overridden(self):
-            return call_of_class("__array__", (self, dtype))
+            return overridden_with("__array__", self, dtype)
         return late.array(self, dtype, copy)
 
     def __reduce_ex__(self, protocol):
         if is_overridden(self):
-            return call_of_class("__reduce_ex__", (self, protocol))
+            return overridden_with("__reduce_ex__", self, protocol)
         return late.reduce(self, protocol)
 
     def __deepcopy__(self, memo):
         if is_overridden(self):
-            return call_of_class("__deepcopy__", (self, memo))
+            return overridden_with("__deepcopy__", self, memo)
         return late.deepcopy(self, memo)
 
     def __setattr__(self, name, value):

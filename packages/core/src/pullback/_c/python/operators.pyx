@@ -130,6 +130,11 @@ cdef object run2(Op op, object a, object b, str name, str reflected):
     tensor as left operand, and as right one.
     """
     cdef PyObject *args[3]
+    if type(a) is Tensor and type(b) is Tensor and not process.overrides:
+        args[0] = <PyObject *>a
+        args[1] = <PyObject *>b
+        args[2] = ONE
+        return op_apply(op, args)
     if is_overridden(a, b):
         return call_override_of_operator(op, name, reflected, a, b)
     cdef object x = as_operand(a), y = as_operand(b)
