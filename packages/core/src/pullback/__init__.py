@@ -170,6 +170,7 @@ _overridable.wrap(
         *("is_neg", "is_same_size", "is_signed", "isclose", "numel", "result_type"),
     ),
 )
+_overridable.wrap(vars(autograd), ("backward", "grad"))
 _overridable.wrap(
     globals(), ("as_tensor", "asarray", "from_numpy", "frombuffer", "tensor"), by_arguments=False
 )

@@ -28,12 +28,11 @@ _CONSTANTS = {
     **dict.fromkeys(
         (
             *("is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "is_mps"),
-            *("is_xla", "is_ipu", "is_xpu", "is_vulkan", "is_maia", "is_mtia", "volatile"),
+            *("is_xla", "is_ipu", "is_xpu", "is_vulkan", "is_maia", "is_mtia"),
             "_has_symbolic_sizes_strides",
         ),
         False,
     ),
-    "name": None,
     "layout": strided,
 }
 # Methods of sparse layouts, each with what it expects.
@@ -245,13 +244,6 @@ def resize_as(self, tensor):
     return resize(self, *tensor.shape)
 
 
-def reinforce(self, reward):
-    """Raise RuntimeError: torch has removed it."""
-    raise RuntimeError(
-        "reinforce() was removed. Use the logarithm of the action's probability in the loss."
-    )
-
-
 def reverse(self):
     """Return the elements in reverse order along all dims: ``reversed(tensor)``."""
     return self if self.ndim == 0 else self.flip(tuple(range(self.ndim)))
@@ -400,7 +392,6 @@ def install():
         "new": new,
         "resize": resize,
         "resize_as": resize_as,
-        "reinforce": reinforce,
         "__reversed__": reverse,
         "module_load": module_load,
         "apply_": apply_,

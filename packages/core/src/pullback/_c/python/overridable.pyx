@@ -98,7 +98,7 @@ cdef class Overridable:
         return MethodType(self, instance)
 
     def __repr__(self):
-        where = "pullback" if self.__objclass__ is None else "pullback.Tensor"
+        where = self.__module__ if self.__objclass__ is None else "pullback.Tensor"
         return f"<function {where}.{self.__name__}>"
 
     def __reduce__(self):
@@ -165,7 +165,8 @@ def torch_function(cls, function, types, args=(), kwargs=None):
 def wrap(dict namespace not None, tuple names not None, bint by_arguments=True):
     """Make functions of a module overridable; with ``by_arguments=False`` by modes alone."""
     for name in names:
-        namespace[name] = Overridable(namespace[name], None, name, by_arguments)
+        made = namespace[name] = Overridable(namespace[name], None, name, by_arguments)
+        made.__module__ = namespace["__name__"]
 
 
 def install():
