@@ -9,6 +9,7 @@ tensor([2., 4.])
 
 import math as _math
 import os as _os
+import sys as _sys
 
 __version__ = "0.1.0"
 
@@ -51,6 +52,7 @@ from pullback._c.device.device import (
     set_default_device,
     synchronize,
 )
+from pullback._c.graph import overrides as _C
 from pullback._c.graph import tensor as _tensor
 from pullback._c.graph.size import LAYOUTS as _LAYOUTS
 from pullback._c.graph.size import Size, layout, strided
@@ -159,6 +161,8 @@ from pullback._methods import (
 )
 from pullback.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 
+_sys.modules["pullback._C"] = _C  # whose names code written for torch takes from there
+
 _methods.install()
 _einops.install()
 _overridable.install()
@@ -177,8 +181,8 @@ _overridable.wrap(
 
 
 _LATE = (
-    *("_C", "cuda", "func", "multiprocessing", "optim", "overrides", "profiler", "safetensors"),
-    *("serialization", "storage", "testing", "version"),
+    *("__future__", "cuda", "func", "multiprocessing", "optim", "overrides", "profiler"),
+    *("safetensors", "serialization", "storage", "testing", "version"),
 )
 
 

@@ -437,6 +437,13 @@ def test_disabled_overrides_receive_nothing(logged, context):
     assert names() == ["sin"]
 
 
+def test_names_of_torchs_compiled_module_are_there():
+    from pullback._C import DisableTorchFunctionSubclass
+
+    assert DisableTorchFunctionSubclass is overrides.DisableTorchFunctionSubclass
+    assert pb._C._disabled_torch_function_impl is overrides._disabled_torch_function_impl
+
+
 def test_disabling_is_of_one_thread(logged):
     found = []
     with overrides.DisableTorchFunctionSubclass():

@@ -1,7 +1,10 @@
 """What scripts written for torch read from tensors: kinds, layouts, legacy methods, sizes."""
 
 import copy
+import gc
 import pickle
+import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -280,3 +283,95 @@ def test_legacy_names_are_those_of_others():
     assert pb.get_device(pb.ones(2)) == pb.ones(2).get_device()
     assert pb.ones(2).const_data_ptr is not None
     assert pb.Tensor.__rdiv__(pb.tensor([2.0]), 1).tolist() == [0.5]
+
+
+# ---- exchange of tensors -------------------------------------------------------------------------
+
+
+def test_swap_exchanges_everything_but_the_objects():
+    x = pb.nn.Parameter(pb.ones(2))
+    y = pb.zeros(3, dtype=pb.float64)
+    y.label = "y"
+    x.grad = pb.ones(2)
+    pb.utils.swap_tensors(x, y)
+    assert (type(x), type(y)) == (pb.Tensor, pb.nn.Parameter)
+    assert (x.tolist(), x.dtype, x.label, x.requires_grad, x.grad) == (
+        *([0, 0, 0], pb.float64, "y", False, None),
+    )
+    assert (y.tolist(), y.requires_grad, y.grad.tolist()) == ([1, 1], True, [1, 1])
+    (y * 2).sum().backward()
+    assert y.grad.tolist() == [3, 3] and x.grad is None
+
+
+def test_swap_keeps_what_a_graph_refers_to():
+    x, y = pb.ones(2, requires_grad=True), pb.full((2,), 5.0)
+    loss = (x * 3).sum()
+    z = x * 2
+    pb.utils.swap_tensors(x, y)
+    loss.backward()
+    assert y.grad.tolist() == [3, 3] and x.grad is None
+    pb.utils.swap_tensors(z, x)
+    assert x.grad_fn.name() == "MulBackward0" and z.is_leaf
+    gc.collect()
+
+
+def test_swap_refuses_what_it_cannot_exchange():
+    class Slotted(pb.Tensor):
+        __slots__ = ("extra",)
+
+    x, y = pb.ones(1), pb.ones(2)
+    alive = weakref.ref(y)
+    with pytest.raises(RuntimeError, match="Cannot swap t2 because it has weakref"):
+        pb.utils.swap_tensors(x, y)
+    assert alive() is y
+    with pytest.raises(RuntimeError, match="different slots"):
+        pb.utils.swap_tensors(x, x.as_subclass(Slotted))
+    with pytest.raises(TypeError, match="t2 must be Tensor, not int"):
+        pb.utils.swap_tensors(x, 1)
+
+
+def test_swapped_objects_are_freed():
+    for _ in range(300):  # more than the list of free objects holds
+        x, y = pb.nn.Parameter(pb.ones(2)), pb.zeros(3)
+        pb.utils.swap_tensors(x, y)
+        del x, y
+    gc.collect()
+    before = sys.getrefcount(pb.nn.Parameter)
+    for _ in range(300):
+        x, y = pb.nn.Parameter(pb.ones(2)), pb.zeros(3)
+        pb.utils.swap_tensors(x, y)
+        del x, y
+    gc.collect()
+    assert abs(sys.getrefcount(pb.nn.Parameter) - before) < 10
+
+
+@pytest.fixture
+def future():
+    yield pb.__future__
+    pb.__future__.set_swap_module_params_on_conversion(False)
+    pb.__future__.set_overwrite_module_params_on_conversion(False)
+
+
+def test_conversion_of_a_module_may_swap_or_overwrite_parameters(future):
+    module = pb.nn.Linear(2, 2)
+    weight = module.weight
+    weight.grad = pb.ones(2, 2)
+    future.set_swap_module_params_on_conversion(True)
+    module.double()
+    assert module.weight is weight and type(weight) is pb.nn.Parameter
+    assert weight.dtype == weight.grad.dtype == pb.float64 and weight.requires_grad
+    future.set_swap_module_params_on_conversion(False)
+    future.set_overwrite_module_params_on_conversion(True)
+    module.float()
+    assert module.weight is not weight and module.weight.dtype == pb.float32
+    assert module.weight.grad.tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_load_state_dict_may_swap_parameters(future, assign):
+    module = pb.nn.Linear(2, 2)
+    weight, state = module.weight, {"weight": pb.ones(2, 2).double(), "bias": pb.ones(2)}
+    future.set_swap_module_params_on_conversion(True)
+    module.load_state_dict(state, assign=assign)
+    assert module.weight is weight and weight.tolist() == [[1, 1], [1, 1]]
+    assert weight.dtype == (pb.float64 if assign else pb.float32) and weight.requires_grad

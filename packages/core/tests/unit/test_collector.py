@@ -274,7 +274,7 @@ def test_get_referents_of_a_tensor_does_not_confuse_the_next_collection():
 
 def test_attributes_of_subclasses_with_several_bases_are_seen_and_freed():
     class Named:
-        name = "default"
+        label = "default"
 
     class Both(Named, pb.Tensor):
         pass
@@ -284,9 +284,9 @@ def test_attributes_of_subclasses_with_several_bases_are_seen_and_freed():
 
     for kind in (Both, Again):
         tensor = pb.ones(2).as_subclass(kind)
-        assert tensor.name == "default"
-        tensor.name, tensor.itself = "own", tensor  # a cycle
-        assert tensor.__dict__ == {"name": "own", "itself": tensor}
+        assert tensor.label == "default"
+        tensor.label, tensor.itself = "own", tensor  # a cycle
+        assert tensor.__dict__ == {"label": "own", "itself": tensor}
         reference = weakref.ref(tensor)
         del tensor
         gc.collect()

@@ -1,8 +1,9 @@
-"""Checkpoints, data loading, handles of hooks, DLPack."""
+"""Checkpoints, data loading, handles of hooks, DLPack, exchange of tensors."""
 
+from pullback._c.python.tensor_methods import swap_tensors
 from pullback.utils import dlpack, hooks
 
-__all__ = ["checkpoint", "data", "dlpack", "hooks"]
+__all__ = ["checkpoint", "data", "dlpack", "hooks", "swap_tensors"]
 
 
 def __getattr__(name):

@@ -1,1 +1,1 @@
-"""Tensors, runtime ops, nodes, saved values, recording, grad modes, transform levels."""
+"""Tensors, runtime ops, nodes, saved values, recording, grad modes, transform levels, overrides."""

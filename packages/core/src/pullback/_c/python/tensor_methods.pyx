@@ -33,6 +33,27 @@ from pullback._c.base.types cimport (
     NODE_HOOKED, STORAGE_INFERENCE, pb_edge, pb_node, pb_storage)
 
 
+cdef extern from *:
+    """
+    #include <Python.h>
+    static Py_ssize_t pb_type_size(PyObject *object) {
+        return Py_TYPE(object)->tp_basicsize;
+    }
+    static void pb_swap_types_and_attributes(PyObject *a, PyObject *b) {
+        PyTypeObject *type = Py_TYPE(a);
+        PyObject **one = (PyObject **)((char *)a + type->tp_dictoffset);    /* the same in all */
+        PyObject **other = (PyObject **)((char *)b + type->tp_dictoffset);
+        PyObject *attributes = *one;
+        *one = *other;
+        *other = attributes;
+        Py_SET_TYPE(a, Py_TYPE(b));
+        Py_SET_TYPE(b, type);
+    }
+    """
+    Py_ssize_t pb_type_size(object tensor)
+    void pb_swap_types_and_attributes(object a, object b)
+
+
 # ---- requires_grad and history -------------------------------------------------------------------
 
 def get_requires_grad(Tensor self not None):
@@ -395,6 +416,61 @@ def is_set_to(Tensor self not None, tensor):
             and (self.storage == other.storage or self.storage.data != NULL)
             and layout_same_shape(self.layout, other.layout)
             and layout_strides_tuple(self.layout) == layout_strides_tuple(other.layout))
+
+
+def swap_tensors(t1, t2):
+    """Exchange memory, history, attributes and class of two tensors; the objects stay.
+
+    Raises: TypeError when an argument is no tensor; RuntimeError when a weak reference to one
+    exists, or their classes have different slots.
+
+    >>> import pullback
+    >>> x, y = pullback.zeros(2), pullback.ones(3)
+    >>> pullback.utils.swap_tensors(x, y)
+    >>> x, y
+    (tensor([1., 1., 1.]), tensor([0., 0.]))
+    """
+    for name, tensor in (("t1", t1), ("t2", t2)):
+        if not is_tensor(tensor):
+            raise TypeError(f"swap_tensors(): {name} must be Tensor, not {type(tensor).__name__}")
+        if weakref.getweakrefcount(tensor):
+            raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
+    if pb_type_size(t1) != pb_type_size(t2):
+        raise RuntimeError("Cannot swap t1 and t2 if they have different slots")
+    if t1 is not t2:
+        exchange(<Tensor>t1, <Tensor>t2)
+
+
+cdef int exchange(Tensor a, Tensor b) except -1:
+    """Exchange the fields of two tensors, and the leaf of each live accumulator."""
+    tensor_extra(a)                     # both become objects of the collector
+    tensor_extra(b)
+    a.storage, b.storage = b.storage, a.storage
+    a.layout, b.layout = b.layout, a.layout
+    a.node, b.node = b.node, a.node
+    a.extra, b.extra = b.extra, a.extra
+    a.offset, b.offset = b.offset, a.offset
+    a.output_nr, b.output_nr = b.output_nr, a.output_nr
+    a.dtype, b.dtype = b.dtype, a.dtype
+    a.flags, b.flags = b.flags, a.flags
+    a.transform, b.transform = b.transform, a.transform
+    pb_swap_types_and_attributes(a, b)
+    for tensor in (a, b):
+        own_accumulator(<Tensor>tensor)
+    return 0
+
+
+cdef int own_accumulator(Tensor self) except -1:
+    """Make the accumulator of a leaf that a graph refers to add into this object."""
+    cdef pb_node *node = self.extra.accumulator
+    cdef PyObject *before
+    if node == NULL or node.op == NULL or node.op == <PyObject *>self:
+        return 0
+    before = node.op
+    Py_INCREF(self)
+    node.op = <PyObject *>self
+    Py_DECREF(<object>before)
+    return 0
 
 
 # ---- backward ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pullback
 from pullback import Tensor
+from pullback.nn.parameter import Parameter
 
 
 class ConversionMethods:
@@ -19,20 +20,16 @@ class ConversionMethods:
     def _apply(self, fn, recurse=True):
         """Replace the memory of parameters, their gradients and buffers by what a function makes.
 
-        Parameters stay the same objects, so that optimizers keep them.
+        Parameters stay the same objects, so that optimizers keep them, unless a switch of
+        ``pullback.__future__`` says otherwise.
         """
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for parameter in self._parameters.values():
-            if parameter is None:
-                continue
-            with pullback.no_grad():
-                parameter.data = fn(parameter.data)
-                grad = parameter.grad
-                if grad is not None:
-                    parameter.grad = None
-                    parameter.grad = fn(grad.detach()).requires_grad_(grad.requires_grad)
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                with pullback.no_grad():
+                    self._parameters[name] = _converted_parameter(parameter, fn)
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -133,3 +130,21 @@ def _parse_to(*args, device=None, dtype=None, non_blocking=False, copy=False, me
         non_blocking,
         memory_format,
     )
+
+
+def _converted_parameter(parameter, fn):
+    """Return the parameter of a converted module: the same object, or a new one if asked for."""
+    grad, switches = parameter.grad, pullback.__future__
+    swap = switches.get_swap_module_params_on_conversion()
+    made = parameter
+    if swap or switches.get_overwrite_module_params_on_conversion():
+        made = Parameter(fn(parameter.detach()), parameter.requires_grad)
+    else:
+        parameter.data = fn(parameter.data)
+    if grad is not None:
+        made.grad = None
+        made.grad = fn(grad.detach()).requires_grad_(grad.requires_grad)
+    if not swap:
+        return made
+    pullback.utils.swap_tensors(parameter, made)
+    return parameter

@@ -31,6 +31,19 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
     __str__ = __repr__
 
 
+def _swap_loaded(target, source, assign):
+    """Swap a parameter or buffer with what its ``module_load`` makes of a loaded tensor."""
+    made = target.module_load(source, assign=assign)
+    if made is source or made is target:
+        raise RuntimeError(
+            "module_load() of a parameter must return a new tensor, neither the parameter itself "
+            "nor the loaded tensor. Call detach() on its result."
+        )
+    if isinstance(target, Parameter) and not isinstance(made, Parameter):
+        made = Parameter(made, requires_grad=target.requires_grad)
+    pullback.utils.swap_tensors(target, made.requires_grad_(target.requires_grad))
+
+
 class StateDictMethods:
     """The methods of modules that make state dicts and load them."""
 
@@ -227,7 +240,9 @@ class StateDictMethods:
                     stacklevel=4,
                 )
         with pullback.no_grad():
-            if assign:
+            if pullback.__future__.get_swap_module_params_on_conversion() and not lazy:
+                _swap_loaded(target, source, assign)
+            elif assign:
                 if isinstance(target, Parameter):
                     if isinstance(source, Parameter):
                         source.requires_grad_(target.requires_grad)
