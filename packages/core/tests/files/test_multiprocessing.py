@@ -13,7 +13,10 @@ import pullback as pb
 import pullback.multiprocessing as mp
 from pullback.multiprocessing import blocks
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="these tests fork")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="these tests fork"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
 
 
 def names():
