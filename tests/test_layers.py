@@ -56,7 +56,7 @@ ALLOWED = {
             *("ops", "backend", "autograd", "func", "."),
         },
         "storage": {"_c/base", "_c/device", "_c/interop", "multiprocessing", "."},
-        "multiprocessing": {"_c/graph", "_c/interop", "storage", "nn", "utils"},
+        "multiprocessing": {"_c/graph", "_c/interop", "serialization", "storage", "nn", "utils"},
         "serialization": {
             *("_c/base", "_c/device", "_c/graph", "_c/interop", "_c/ops", "storage", "nn", "utils"),
             ".",

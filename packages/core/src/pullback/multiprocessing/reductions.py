@@ -12,6 +12,7 @@ from pullback._c.graph.tensor import Tensor
 from pullback._c.interop.arrays import host_device
 from pullback.multiprocessing.blocks import open_block, sent_block
 from pullback.nn.parameter import Parameter
+from pullback.serialization.names import lazy_bits, with_lazy_bits
 from pullback.storage.typed import TypedStorage
 from pullback.storage.untyped import UntypedStorage
 from pullback.utils.hooks import warn_if_has_hooks
@@ -52,18 +53,15 @@ def reduce_tensor(tensor):
         return tensor.__reduce_ex__(2)
     warn_if_has_hooks(tensor)
     part = tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
-    lazy = tensor.is_conj(), tensor.is_neg()
     return rebuild_tensor, (
-        *(type(tensor), tensor.untyped_storage(), part, lazy),
+        *(type(tensor), tensor.untyped_storage(), part, lazy_bits(tensor)),
         *(tensor.requires_grad, dict(vars(tensor))),
     )
 
 
 def rebuild_tensor(kind, storage, part, lazy, requires_grad, attributes):
     """Return a tensor over part of a storage; messages call this."""
-    made = storage._tensor(*part)
-    for change, method in zip(lazy, ("conj", "_neg_view"), strict=True):
-        made = getattr(made, method)() if change else made
+    made = with_lazy_bits(storage._tensor(*part), lazy)
     if kind is Parameter:
         made = Parameter(made, requires_grad)
     elif requires_grad:

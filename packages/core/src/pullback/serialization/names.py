@@ -63,11 +63,21 @@ def rebuild_tensor_v3(
     return _finished(made, requires_grad, backward_hooks, metadata)
 
 
+def lazy_bits(tensor):
+    """Return which lazy views a tensor is, as files say it."""
+    bits = {"conj": tensor.is_conj(), "neg": tensor.is_neg()}
+    return {name: True for name, is_set in bits.items() if is_set}
+
+
+def with_lazy_bits(tensor, bits):
+    """Return a tensor as the lazy views that ``lazy_bits`` names."""
+    tensor = tensor.conj() if bits.get("conj") else tensor
+    return tensor._neg_view() if bits.get("neg") else tensor
+
+
 def _finished(made, requires_grad, hooks, metadata):
     _need(not hooks, "a table of hooks")
-    for name, method in (("conj", "conj"), ("neg", "_neg_view")):
-        if metadata and metadata.get(name):
-            made = getattr(made, method)()
+    made = with_lazy_bits(made, metadata or {})
     return made.requires_grad_(bool(requires_grad)) if requires_grad else made
 
 

@@ -14,7 +14,7 @@ from pullback._c.device.device import device as _device
 from pullback._c.graph.tensor import Size, Tensor
 from pullback.nn.parameter import Parameter
 from pullback.serialization.locations import location_tag
-from pullback.serialization.names import WRITTEN, TorchName, torch_name
+from pullback.serialization.names import WRITTEN, TorchName, lazy_bits, torch_name
 from pullback.storage.typed import TypedStorage, legacy_class
 from pullback.storage.untyped import UntypedStorage
 from pullback.utils.hooks import warn_if_has_hooks
@@ -97,7 +97,7 @@ def _reduce_plain(tensor):
         *(StorageOfTensor(tensor), tensor.storage_offset(), size, stride),
         *(tensor.requires_grad, collections.OrderedDict()),
     )
-    lazy = {name: True for name in ("conj", "neg") if getattr(tensor, f"is_{name}")()}
+    lazy = lazy_bits(tensor)
     return _TENSOR, ((*args, lazy) if lazy else args)
 
 
