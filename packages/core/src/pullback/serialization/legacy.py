@@ -30,7 +30,7 @@ def write_legacy(obj, file, pickle_module, protocol):
     file.write(data)
     pickle.dump([saved.numbers[s._cdata] for s in saved.storages], file, protocol=protocol)
     for storage in saved.storages:
-        dtype = saved.dtypes.get(storage.data_ptr())
+        dtype = saved.dtypes.get(storage._cdata)
         size = 1 if dtype is None else dtype.itemsize
         file.write(_COUNT.pack(storage.nbytes() // size))
         data = bytes_of(storage, settings.skip)

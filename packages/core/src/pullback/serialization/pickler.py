@@ -54,9 +54,7 @@ class SavedStorages:
         Raises: RuntimeError for a second dtype of the same memory, which torch cannot load.
         """
         elements = dtype or _BYTES
-        if storage.data_ptr() and (
-            self.dtypes.setdefault(storage.data_ptr(), elements) != elements
-        ):
+        if storage.nbytes() and self.dtypes.setdefault(storage._cdata, elements) != elements:
             raise RuntimeError(
                 "Cannot save multiple tensors or storages that view the same data as different "
                 "types"

@@ -187,7 +187,8 @@ cdef class StorageBase:
                                f"{self.storage.nbytes}")
         if count > 1 << 62 or not count and offset * dtype_itemsize[code] > 1 << 62:
             raise RuntimeError(f"a tensor cannot have {count} elements")
-        if count and <size_t>self.storage.data % dtype_itemsize[dtype_real(code)]:
+        if count and device_types()[self.storage.device_type].host and (
+                <size_t>self.storage.data % dtype_itemsize[dtype_real(code)]):
             raise RuntimeError(f"the memory is not aligned to elements of {dtype}")
         layout = layout_new(ndim, shape, steps)
         return tensor_wrap(storage_retain(self.storage), layout, offset, code)
