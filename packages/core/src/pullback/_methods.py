@@ -374,6 +374,8 @@ def make_wrapper_subclass(cls, *args, **kwargs):
 # ---- storages ------------------------------------------------------------------------------------
 
 _set_to_tensor: Any = None  # the op, which takes no storages
+_storage_of: Any = None  # imported at the first call, with the class
+_storage_class: Any = None
 
 
 def untyped_storage(self):
@@ -384,10 +386,12 @@ def untyped_storage(self):
     >>> x[1:].untyped_storage().nbytes()
     12
     """
-    from pullback._c.interop.storages import storage_of
-    from pullback.storage.untyped import UntypedStorage
+    global _storage_of, _storage_class
+    if _storage_of is None:
+        from pullback._c.interop.storages import storage_of as _storage_of
+        from pullback.storage.untyped import UntypedStorage as _storage_class
 
-    return storage_of(self, UntypedStorage)
+    return _storage_of(self, _storage_class)
 
 
 def storage(self):

@@ -29,9 +29,6 @@ class Block(SharedBlock):
 
     shared = True
 
-    def __hash__(self):
-        return id(self)
-
 
 def _tree():
     """Return a text that the processes of a tree share: they inherit the key of connections."""

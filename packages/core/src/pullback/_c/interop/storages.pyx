@@ -24,6 +24,9 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject *object)
 
 
+cdef bint adopting = False              # an object is being made for a storage that there is
+
+
 cdef class KeptMemory:
     """Owner of memory that a storage had before, while other libraries may use its address."""
     cdef pb_storage *storage            # owned
@@ -42,13 +45,15 @@ cdef class StorageBase:
     cdef object __weakref__
 
     def __cinit__(self, *args, **kwargs):
-        cdef device host = host_device()
+        cdef device host
+        if adopting:                    # `storage_of` sets the storage
+            return
+        host = host_device()
         self.storage = storage_new(host.type_id, device_index(host), 0)
         storage_extra(self.storage).object = <PyObject *>self
 
     def __dealloc__(self):
-        if self.storage != NULL:
-            let_go(self)
+        let_go(self)
 
     def __init__(self, *args, **kwargs):
         pass
@@ -204,6 +209,8 @@ cdef int copy_start(pb_storage *target, pb_storage *source) except -1:
 
 
 cdef void let_go(StorageBase self) noexcept:
+    if self.storage == NULL:
+        return
     if self.storage.extra != NULL and self.storage.extra.object == <PyObject *>self:
         self.storage.extra.object = NULL
     storage_release(self.storage)
@@ -232,11 +239,16 @@ def storage_of(Tensor self not None, kind):
     cdef pb_storage *storage = storage_original(self.storage)
     cdef pb_storage_extra *extra = storage_extra(storage)
     cdef StorageBase made
+    global adopting
     if self.flags & TENSOR_IS_BATCHED:
         raise NotImplementedError("Cannot access storage of a batched tensor")
     # An object whose count is 0 is being freed: weak references to it run now.
     if extra.object != NULL and Py_REFCNT(extra.object) > 0:
         return <object>extra.object
-    made = kind.__new__(kind)
+    adopting = True
+    try:
+        made = kind.__new__(kind)
+    finally:
+        adopting = False
     adopt(made, storage_retain(storage))
     return made
