@@ -159,6 +159,22 @@ def test_resized_storage_is_seen_by_views_and_aliases():
         x.as_strided((2,), (1,))
 
 
+def test_aliases_in_any_order_follow_their_storage():
+    rng = np.random.default_rng(0)
+    x = pb.zeros(8)
+    aliases = [x.data for _ in range(200)]
+    for round_number in range(1, 20):
+        for index in sorted(rng.choice(len(aliases), 10, replace=False), reverse=True):
+            del aliases[index]
+        aliases.append(aliases[0].data)
+        x.untyped_storage().resize_(32 * (1 + round_number % 5))
+        x.fill_(round_number)
+        assert all(a.data_ptr() == x.data_ptr() and a[7] == round_number for a in aliases)
+    kept = aliases[-1]
+    del x, aliases
+    assert kept.tolist() == [19] * 8
+
+
 def test_storage_of_foreign_or_lent_memory_keeps_its_size():
     with pytest.raises(RuntimeError, match="not resizable"):
         pb.from_numpy(np.zeros(3)).untyped_storage().resize_(0)
