@@ -614,6 +614,7 @@ def test_implementations_of_attention_have_torch_s_numbers():
 
     theirs = torch.nn.attention
     names = [name for name in dir(theirs.SDPBackend) if name.isupper()]
+    assert "MATH" in names
     for name in names:
         one, other = getattr(SDPBackend, name), getattr(theirs.SDPBackend, name)
         assert (int(one), str(one), repr(one)) == (int(other), str(other), repr(other))
