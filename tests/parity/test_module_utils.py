@@ -202,6 +202,24 @@ def test_removed_norms_leave_the_weight():
             assert not layer._forward_pre_hooks and not layer._state_dict_hooks
 
 
+@pytest.mark.parametrize("kind", ["Linear", "ConvTranspose2d"])
+def test_state_of_spectral_norm_without_v_loads_as_in_torch(kind):
+    size = () if kind == "Linear" else (2,)
+    ours, theirs = modules(lambda nn: nn.utils.spectral_norm(getattr(nn, kind)(3, 4, *size)))
+    found = []
+    for m, layer in zip(PAIR, (ours, theirs)):
+        state = dict(layer.state_dict())
+        del state["weight_v"]
+        state["weight"] = state["weight_orig"] / 1.5
+        layer.load_state_dict(state)
+        found.append(layer.weight_v.numpy())
+        with pytest.raises(RuntimeError, match=r"Missing key.*weight_u"):
+            layer.load_state_dict({"bias": state["bias"]})
+        m.nn.utils.remove_spectral_norm(layer)
+    assert not ours._load_state_dict_pre_hooks
+    np.testing.assert_allclose(*found, rtol=1e-9)
+
+
 # ---- parametrizations ----------------------------------------------------------------------------
 
 

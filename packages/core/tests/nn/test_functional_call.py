@@ -80,8 +80,20 @@ class TestReplacement:
         assert out.item() == pytest.approx(3 * own)
 
 
-def test_per_sample_gradients_are_those_of_a_loop():
-    model = mlp()
+def convolution():
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 3)), nn.Conv1d(1, 4, 2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2)
+    ).double()
+
+
+def attention():
+    layer = nn.TransformerEncoderLayer(3, 1, 4, dropout=0.0, batch_first=True)
+    return nn.Sequential(nn.Unflatten(1, (1, 3)), layer, nn.Flatten(), nn.Linear(3, 2)).double()
+
+
+@pytest.mark.parametrize("make", [mlp, convolution, attention])
+def test_per_sample_gradients_are_those_of_a_loop(make):
+    model = make()
     parameters = {name: p.detach() for name, p in model.named_parameters()}
     x, y = (pb.randn(6, size, dtype=pb.float64) for size in (3, 2))
 

@@ -100,6 +100,7 @@ class SpectralNorm:
         module.register_buffer(f"{name}_v", v)
         module.register_forward_pre_hook(hook)
         module._register_state_dict_hook(_StateDictHook(hook))
+        module._register_load_state_dict_pre_hook(_LoadHook(hook))
         return hook
 
     def remove(self, module):
@@ -123,6 +124,40 @@ class _StateDictHook:
     def __call__(self, module, state_dict, prefix, local_metadata):
         versions = local_metadata.setdefault("spectral_norm", {})
         versions[f"{self.hook.name}.version"] = self.hook._version
+
+
+class _LoadHook:
+    """Computes the buffer ``<name>_v`` for state dicts of before version 1, which have none."""
+
+    def __init__(self, hook):
+        self.hook = hook
+
+    def __call__(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ):
+        name = self.hook.name
+        version = local_metadata.get("spectral_norm", {}).get(f"{name}.version")
+        key = prefix + name
+        if version is not None and version >= 1:
+            return
+        if key not in state_dict and all(
+            f"{key}_{part}" in state_dict for part in ("orig", "u", "v")
+        ):
+            return
+        missing = [key + part for part in ("_orig", "", "_u") if key + part not in state_dict]
+        if missing:
+            missing_keys.extend(missing if strict else ())
+            return
+        with pullback.no_grad():
+            original, u = state_dict[f"{key}_orig"], state_dict[f"{key}_u"]
+            sigma = (original / state_dict.pop(key)).mean()
+            matrix = as_matrix(original, self.hook.dim)
+            # v is the solution of W v = u of least norm, scaled so that u W v is sigma.
+            left, values, right = pullback.linalg.svd(matrix, full_matrices=False)
+            small = values <= values[0] * pullback.finfo(values.dtype).eps * max(matrix.shape)
+            inverse = pullback.where(small, 0.0, 1.0 / values)
+            v = pullback.mv(right.t(), inverse * pullback.mv(left.t(), u))
+            state_dict[f"{key}_v"] = v * (sigma / pullback.dot(u, pullback.mv(matrix, v)))
 
 
 def _is_of(hook, name):
@@ -165,8 +200,8 @@ def remove_spectral_norm(module, name="weight"):
             break
     else:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
-    for key, hook in module._state_dict_hooks.items():
-        if isinstance(hook, _StateDictHook) and hook.hook.name == name:
-            del module._state_dict_hooks[key]
-            break
+    for hooks in (module._state_dict_hooks, module._load_state_dict_pre_hooks):
+        for key, other in list(hooks.items()):
+            if isinstance(other, (_StateDictHook, _LoadHook)) and other.hook is hook:
+                del hooks[key]
     return module
