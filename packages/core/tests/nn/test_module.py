@@ -366,3 +366,10 @@ class TestInit:
         table = nn.Embedding(100, 40, padding_idx=-1).weight
         assert float(table[:-1].std()) == pytest.approx(1, rel=0.05)
         assert (table[99] == 0).all()
+
+
+def test_modules_are_listed_once_or_as_often_as_they_are_there():
+    layer = nn.Identity()
+    model = nn.Sequential(layer, layer)
+    assert list(model.modules()) == [model, layer]
+    assert list(model.modules(remove_duplicate=False)) == [model, layer, layer]

@@ -379,9 +379,9 @@ class Module(_hooks.HookMethods, StateDictMethods, ConversionMethods, ModuleBase
                 path = prefix + ("." if prefix else "") + name
                 yield from module.named_modules(memo, path, remove_duplicate)
 
-    def modules(self):
-        """Iterate over the module and all submodules, each once."""
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate=True):
+        """Iterate over the module and all submodules, each once if ``remove_duplicate``."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     # ---- modes and gradients ---------------------------------------------------------------------
