@@ -114,3 +114,44 @@ def test_lists_of_other_lengths_are_refused():
         with pytest.raises(KernelError) as caught:
             run_primitive(primitive, *wrong, len(SIZES), *params.values())
         assert caught.value.code == E_VALUE
+
+
+@pytest.mark.parametrize("fused", [None, True])
+def test_counters_are_on_the_host_or_on_the_device(fused):
+    import pullback as pb
+
+    results = []
+    for place in ("cpu", "cuda"):
+        params = [
+            pb.tensor(sample("f32", shape, 3), device=place).requires_grad_()
+            for shape in ((3,), (40, 7))
+        ]
+        optimizer = pb.optim.Adam(params, lr=0.1, amsgrad=True, fused=fused)
+        for seed in range(3):
+            for param in params:
+                param.grad = pb.tensor(sample("f32", tuple(param.shape), seed), device=place)
+            optimizer.step()
+        steps = [optimizer.state[param]["step"] for param in params]
+        assert [step.item() for step in steps] == [3, 3]
+        assert {step.device.type for step in steps} == {place if fused else "cpu"}
+        results.append([param.detach().cpu().numpy() for param in params])
+    for one, other in zip(*results, strict=True):
+        assert_close(one, other, TOLERANCES["f32"])
+
+
+@pytest.mark.parametrize("flag", [0.0, 1.0])
+def test_flag_on_the_device_keeps_scaled_gradients_too(flag):
+    import pullback as pb
+
+    lists = [[pb.tensor(sample("f32", (9,), seed), device="cuda")] for seed in range(2)]
+    before = [tensors[0].cpu() for tensors in lists]
+    scaling = {
+        "grad_scale": pb.tensor(4.0, device="cuda"),
+        "found_inf": pb.tensor(flag, device="cuda"),
+    }
+    params = {**SGD, "momentum": 0.0, "nesterov": False, "maximize": False, "is_first_step": False}
+    pb._fused_sgd_(*lists, [], **params, **scaling)
+    scaled = before[1] if flag else before[1] / 4
+    step = 0 if flag else 0.1 * (scaled + 0.25 * before[0])
+    for tensors, wanted in zip(lists, (before[0] - step, scaled), strict=True):
+        np.testing.assert_allclose(tensors[0].cpu().numpy(), wanted.numpy(), rtol=1e-5, atol=1e-5)
