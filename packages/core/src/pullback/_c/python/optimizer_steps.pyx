@@ -101,6 +101,7 @@ def count_steps(list params not None, steps):
     """Add 1 to each counter; False, and nothing is done, if one is no number that fits."""
     cdef Tensor one
     cdef tuple counters
+    cdef list away = []                 # on a device with its own memory
     if type(steps) is not list or len(<list>steps) != len(params):
         return False
     counters = tuple(steps)
@@ -111,14 +112,33 @@ def count_steps(list params not None, steps):
         one = <Tensor>counter
         if (not device_types()[one.storage.device_type].host
                 or one.storage.flags & STORAGE_READONLY):
-            op_call2(add, one, 1)
+            away.append(one)
             continue
         if one.dtype == PB_F32:
             (<float *>tensor_data(one))[0] += 1
         else:
             (<double *>tensor_data(one))[0] += 1
         bump_version(one, add.id)
+    if away:
+        count_away(away)
     return True
+
+
+cdef int count_away(list counters) except -1:
+    """Add 1 to counters on a device: by a step against a gradient of 1, if they are alike."""
+    cdef Tensor first = <Tensor>counters[0]
+    cdef Tensor one
+    for counter in counters:
+        one = <Tensor>counter
+        if one.dtype != first.dtype or one.layout.ndim or not same_device(one, first):
+            for each in counters:
+                op_call2(add, each, 1)
+            return 0
+    unit = op_named("ones_like")(first)
+    op_named("_fused_sgd_")(
+        counters, [unit] * len(counters), [], weight_decay=0.0, momentum=0.0, lr=-1.0,
+        dampening=0.0, nesterov=False, maximize=False, is_first_step=False)
+    return 0
 
 
 def count_missing(list values not None):
