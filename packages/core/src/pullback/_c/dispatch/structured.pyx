@@ -1,4 +1,5 @@
-"""Structured forward passes, which allocate the outputs that one primitive fills; convolutions.
+"""Structured forward passes, which allocate the outputs that one primitive fills; convolutions and
+attention.
 
 Their output spec is the argument after the tensors: a tuple of the outputs' shapes, their dtypes,
 the primitive's parameters, and values that derivatives and decompositions need. A dtype is a code
@@ -7,16 +8,17 @@ of abi.h, or one of the codes below. A spec depends on shapes alone, so Python c
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 
-from pullback.abi cimport PB_BF16, PB_F16, PB_F32, PB_MAX_NDIM
+from pullback.abi cimport PB_BF16, PB_F16, PB_F32, PB_F64, PB_MAX_NDIM
 from pullback._c.device.device cimport DEVICE_META
 from pullback._c.dispatch.operands cimport (
     cast_tensor, contiguous_copy, raise_argument_device, unsupported)
 from pullback._c.graph.op cimport Op, forward_register
 from pullback._c.dispatch.launch cimport launch, primitive_id
-from pullback._c.base.layout cimport layout_contiguous, layout_parse
+from pullback._c.base.layout cimport layout_contiguous, layout_new, layout_parse
 from pullback._c.graph.tensor cimport Tensor, same_device, tensor_new
-from pullback._c.base.types cimport LAYOUT_CONTIGUOUS, layout_shape
+from pullback._c.base.types cimport LAYOUT_CONTIGUOUS, layout_shape, layout_strides, pb_layout
 from pullback._c.dispatch.launch import KernelMissing
 from pullback.ops.table.primitives import PRIMITIVES
 
@@ -110,5 +112,81 @@ cdef object forward_convolution(Op op, PyObject **args, PyObject *target):
                ((*stride, *padding, *dilation, groups),))
 
 
+# ---- attention -----------------------------------------------------------------------------------
+
+cdef Tensor new_rows(Tensor like, int64_t width):
+    """Return a tensor of rows of a width, with the order of an operand's dims in memory."""
+    cdef int64_t dims[PB_MAX_NDIM]
+    cdef int64_t steps[PB_MAX_NDIM]
+    cdef const int64_t *strides = layout_strides(like.layout)
+    cdef int ndim = like.layout.ndim
+    cdef pb_layout *layout
+    memcpy(dims, layout_shape(like.layout), ndim * sizeof(int64_t))
+    dims[ndim - 1] = width
+    if ndim == 4 and strides[1] < strides[2]:       # (batch, rows, heads, width) in memory
+        steps[3], steps[1] = 1, width
+        steps[2] = width * dims[1]
+        steps[0] = steps[2] * dims[2]
+        layout = layout_new(ndim, dims, steps)
+    else:
+        layout = layout_contiguous(ndim, dims)
+    return tensor_new(layout, like.dtype, like.storage.device_type, like.storage.device_index)
+
+
+cdef tuple attention_operands(Op op, PyObject **args, int mask):
+    """Return an op's tensors, the mask last; raises unless they are on one device."""
+    cdef Tensor first = <Tensor>args[0]
+    cdef int i
+    cdef list found = []
+    if not op.dtypes >> first.dtype & 1:
+        unsupported(op, first.dtype)
+    if first.layout.ndim < 2:
+        raise ValueError(f"{op.name}(): an operand has the size {list(first.shape)}")
+    for i in range(op.ntensors):
+        if <object>args[i] is None:
+            continue
+        if not same_device(<Tensor>args[i], first):
+            raise_argument_device(op, first, <Tensor>args[i], i)
+        if i != mask:
+            found.append(<object>args[i])
+    if <object>args[mask] is not None:
+        found.append(with_wide_numbers(<Tensor>args[mask]))
+    return tuple(found)
+
+
+cdef Tensor with_wide_numbers(Tensor mask):
+    return cast_tensor(mask, PB_F32) if mask.dtype == PB_F16 or mask.dtype == PB_BF16 else mask
+
+
+cdef object forward_attention(Op op, PyObject **args, PyObject *target):
+    cdef tuple ins = attention_operands(op, args, 3)
+    cdef Tensor query = <Tensor>ins[0]
+    cdef Tensor value = <Tensor>ins[2]
+    cdef Tensor out = new_rows(query, layout_shape(value.layout)[value.layout.ndim - 1])
+    cdef Tensor sums = tensor_new(
+        layout_contiguous(query.layout.ndim - 1, layout_shape(query.layout)),
+        PB_F64 if query.dtype == PB_F64 else PB_F32,
+        query.storage.device_type, query.storage.device_index)
+    if sums.layout.numel:
+        launch(op.primitive, query.dtype, (out, sums), ins,
+               (int(<object>args[4]), <object>args[5]))
+    return out, sums
+
+
+cdef object forward_attention_backward(Op op, PyObject **args, PyObject *target):
+    cdef tuple ins = attention_operands(op, args, 4)
+    cdef list outs = []
+    cdef Tensor part
+    cdef int i
+    for i in range(1, 4):
+        part = <Tensor>ins[i]
+        outs.append(new_rows(part, layout_shape(part.layout)[part.layout.ndim - 1]))
+    launch(op.primitive, (<Tensor>ins[1]).dtype, tuple(outs), ins,
+           (int(<object>args[7]), <object>args[8]))
+    return op.entry.results(*outs)
+
+
 forward_register("structured", forward_structured)
+forward_register("attention", forward_attention)
+forward_register("attention_backward", forward_attention_backward)
 forward_register("convolution", forward_convolution)

@@ -1,11 +1,12 @@
 """Scaled dot product attention."""
 
+import functools
 import math
 
 from pullback.ops.rules.attention_backends import check_backends
 from pullback.ops.rules.dtypes import accumulate_dtype, cast_to, type_name
 from pullback.ops.table.primitives import decomposition
-from pullback.ops.table.primitives_api import new_empty, put, run_primitive
+from pullback.ops.table.primitives_api import new_empty, put
 from pullback.ops.table.samples import T, case, mask, references_of
 from pullback.ops.table.schema import FLOATING, HALF, op, ops, result_type
 
@@ -154,29 +155,7 @@ def _laid_out_as(query, size):
     return new_empty(query, shape)
 
 
-def _with_mask(ins, mask, dtype):
-    if mask is None:
-        return ins
-    return (*ins, mask if mask.dtype.name == "bool" else cast_to(mask, dtype))
-
-
-def _attention_forward(query, key, value, attn_mask, is_causal, scale):
-    out = _laid_out_as(query, value.shape[-1])
-    sums = new_empty(query, query.shape[:-1], accumulate_dtype(query.dtype))
-    if sums.numel():
-        ins = _with_mask((query, key, value), attn_mask, sums.dtype)
-        run_primitive("attention", (out, sums), ins, int(is_causal), scale)
-    return out, sums
-
-
 _Gradients = result_type("attention_gradients", "query", "key", "value")
-
-
-def _attention_backward(self, query, key, value, attn_mask, out, logsumexp, is_causal, scale):
-    found = _Gradients(*[_laid_out_as(part, part.shape[-1]) for part in (query, key, value)])
-    ins = _with_mask((self, query, key, value, out, logsumexp), attn_mask, logsumexp.dtype)
-    run_primitive("attention_backward", tuple(found), ins, int(is_causal), scale)
-    return found
 
 
 def _attention_vjp(gs, query, key, value, attn_mask, out0, out1, is_causal, scale):
@@ -206,7 +185,7 @@ _PRIMITIVE = [
 op(
     "attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor?, is_causal: bool, "
     "scale: float) -> Tensor[]",
-    forward=_attention_forward,
+    forward="attention",
     kernel="attention",
     method=False,
     function=False,
@@ -225,7 +204,7 @@ op(
 op(
     "attention_backward(self: Tensor, query: Tensor, key: Tensor, value: Tensor, "
     "attn_mask: Tensor?, out: Tensor, logsumexp: Tensor, is_causal: bool, scale: float) -> any",
-    forward=_attention_backward,
+    forward="attention_backward",
     kernel="attention_backward",
     results=_Gradients,
     method=False,
@@ -263,45 +242,55 @@ def _is_recorded(mask):
     return level_count() or (is_grad_enabled() and mask.requires_grad)
 
 
-def _fits(query, key, value, mask, enable_gqa):
-    """Return whether the kernel takes these operands; the mask gets no gradient from it."""
-    size, key_size, value_size = query.shape, key.shape, value.shape
+@functools.lru_cache(maxsize=512)
+def _fit(size, key_size, value_size, enable_gqa):
+    """Return whether the kernels take operands of these sizes."""
+    count = len(size)
     return (
-        query.ndim <= _MOST_DIMS
+        2 <= count <= _MOST_DIMS
+        and count == len(key_size)
         and size[-1] == key_size[-1]
         and key_size[:-1] == value_size[:-1]
         and (
             size[:-2] == key_size[:-2]
             or (
                 enable_gqa
-                and len(size) > 2
-                and key_size[-3]
-                and not size[-3] % key_size[-3]
+                and count > 2
                 and size[:-3] == key_size[:-3]
-            )
-        )
-        and query.device == key.device == value.device
-        and (
-            mask is None
-            or (
-                mask.device == query.device
-                and (mask.dtype.name == "bool" or not _is_recorded(mask))
+                and key_size[-3] > 0
+                and size[-3] % key_size[-3] == 0
             )
         )
     )
 
 
+def _masked(query, key, mask):
+    """Return a mask as the kernels take it, or None where they do not."""
+    hides = mask.dtype.name == "bool"
+    if mask.device != query.device or (not hides and _is_recorded(mask)):
+        return None
+    if not hides and mask.dtype != query.dtype:
+        mask = cast_to(mask, accumulate_dtype(query.dtype))
+    shape = (*query.shape[:-1], key.shape[-2])
+    return mask if mask.shape == shape else ops.expand(mask, shape)
+
+
 def _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
-    _check(query, key, value, attn_mask, is_causal)
+    dtype, size = query.dtype, query.shape
+    fits = (
+        not dropout_p
+        and key.dtype is dtype
+        and value.dtype is dtype
+        and _fit(size, key.shape, value.shape, bool(enable_gqa))
+    )
+    if not fits or attn_mask is not None or not FLOATING >> dtype.code & 1:
+        _check(query, key, value, attn_mask, is_causal)
     if scale is None:
-        scale = 1 / math.sqrt(query.shape[-1] or 1)
-    if not dropout_p and _fits(query, key, value, attn_mask, enable_gqa):
-        if attn_mask is not None:
-            shape = (*query.shape[:-1], key.shape[-2])
-            if attn_mask.shape != shape:
-                attn_mask = ops.expand(attn_mask, shape)
-        return ops.attention(query, key, value, attn_mask, is_causal, scale)[0]
-    dtype = query.dtype
+        scale = (size[-1] or 1) ** -0.5
+    if fits:
+        seen = None if attn_mask is None else _masked(query, key, attn_mask)
+        if attn_mask is None or seen is not None:
+            return ops.attention(query, key, value, seen, is_causal, scale)[0]
     query, key, value = (cast_to(part, accumulate_dtype(dtype)) for part in (query, key, value))
     if enable_gqa:
         key, value = _shared_heads(query, key), _shared_heads(query, value)
