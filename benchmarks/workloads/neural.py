@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.workloads.registry import PRODUCT_BUDGET, Entry, leaf, table
+from benchmarks.workloads.registry import FUSED_BUDGET, PRODUCT_BUDGET, Entry, leaf, table
 
 CONV = "jax.lax.conv_general_dilated({}, {}, {}, {}, dimension_numbers=('NCHW', 'OIHW', 'NCHW'){})"
 
@@ -70,7 +70,7 @@ table(
         "F.nll_loss(logits, target)",
         "F.mse_loss(logits, logits + 1)",
         "F.dropout(logits, 0.5)",
-        Entry("F.scaled_dot_product_attention(q, q, q)", budget=PRODUCT_BUDGET),
+        Entry("F.scaled_dot_product_attention(q, q, q)", budget=FUSED_BUDGET),
         Entry("F.linear(logits, logits)", jax="logits @ logits.T", budget=PRODUCT_BUDGET),
     ],
 )
@@ -122,7 +122,40 @@ table(
         "F.batch_norm(im, None, None, None, None, True).square().sum()",
         "F.cross_entropy(logits, target)",
         "F.interpolate(im, scale_factor=2, mode='bilinear').sum()",
-        Entry("F.scaled_dot_product_attention(q, q, q).square().sum()", budget=PRODUCT_BUDGET),
+        Entry("F.scaled_dot_product_attention(q, q, q).square().sum()", budget=FUSED_BUDGET),
     ],
+    backward=True,
+)
+
+
+def make_sequences(m, size):
+    """Return queries, keys or values of several lengths."""
+    shapes = {
+        "q256": (8, 8, size(256), 64),
+        "q1024": (2, 8, size(1024), 64),
+        "q4096": (1, 8, size(4096), 64),
+        "small": (32, 4, size(32), 16),
+    }
+    return {name: m.randn(*shape) for name, shape in shapes.items()}
+
+
+def make_sequence_leaves(m, size):
+    """The same, as leaves."""
+    return {name: leaf(value) for name, value in make_sequences(m, size).items()}
+
+
+ATTENTION = [
+    f"F.scaled_dot_product_attention({name}, {name}, {name}{options})"
+    for name, options in (
+        *(("q256", ""), ("q1024", ""), ("q4096", ""), ("small", "")),
+        *(("q1024", ", is_causal=True"), ("small", ", is_causal=True")),
+    )
+]
+table("neural/attention", make_sequences, ATTENTION, budget=FUSED_BUDGET)
+table(
+    "neural/attention, forward and backward",
+    make_sequence_leaves,
+    [f"{expression}.square().sum()" for expression in ATTENTION],
+    budget=FUSED_BUDGET,
     backward=True,
 )

@@ -24,6 +24,7 @@ BANDWIDTH_BUDGET: Budget = (0.6, 0.3)  # elementwise on millions of elements
 LAYOUT_BUDGET: Budget = (0.6, 0.25)  # reductions, broadcasting, transposed operands
 LOOKUP_BUDGET: Budget = (0.5, 0.15)  # gather, index_select, embedding
 PRODUCT_BUDGET: Budget = (1.02, 0.95)  # what BLAS and LAPACK do
+FUSED_BUDGET: Budget = (0.9, 0.7)  # attention, steps of recurrent layers
 DERIVATIVE_BUDGET: Budget = (1 / 10, 1 / 30)  # hessian, jacobian, gradcheck
 
 Timed = Callable[[], Any]

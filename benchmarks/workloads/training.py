@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks.workloads.registry import DEFAULT_BUDGET, FULL, PRODUCT_BUDGET, workload
+from benchmarks.workloads.registry import (
+    DEFAULT_BUDGET,
+    FULL,
+    FUSED_BUDGET,
+    PRODUCT_BUDGET,
+    workload,
+)
 
 RATE = -1e-4
 
@@ -84,6 +90,21 @@ def lstm(module, size):
     return step_of(module, leaves, loss)
 
 
+def _lstm_layer(module, rows, steps, inputs, units):
+    layer, data = module.nn.LSTM(inputs, units), module.randn(steps, rows, inputs)
+    return step_of(module, list(layer.parameters()), lambda: layer(data)[0].square().mean())
+
+
+def lstm_layer(module, size):
+    """nn.LSTM with 128 units, 50 steps, 64 inputs, batch 32."""
+    return _lstm_layer(module, 32, size(50), 64, size(128))
+
+
+def lstm_layer_small(module, size):
+    """nn.LSTM with 16 units, 10 steps, 8 inputs, batch 4."""
+    return _lstm_layer(module, 4, 10, 8, 16)
+
+
 def transformer(module, size):
     """Transformer block, width 256, 8 heads, 128 tokens, batch 8."""
     width, tokens, batch, heads = 256, size(128), 8, 8
@@ -143,7 +164,11 @@ def embedding_softmax(module, size):
 
 
 MODELS = {
-    make.__name__: make for make in (mlp, rnn, lstm, transformer, conv_net, embedding_softmax)
+    make.__name__: make
+    for make in (
+        *(mlp, rnn, lstm, lstm_layer, lstm_layer_small, transformer, conv_net),
+        embedding_softmax,
+    )
 }
 
 
@@ -163,6 +188,8 @@ for name, budget in {
     "mlp": PRODUCT_BUDGET,
     "rnn": DEFAULT_BUDGET,
     "lstm": DEFAULT_BUDGET,
+    "lstm_layer": FUSED_BUDGET,
+    "lstm_layer_small": FUSED_BUDGET,
     "transformer": PRODUCT_BUDGET,
     "conv_net": DEFAULT_BUDGET,
     "embedding_softmax": DEFAULT_BUDGET,
