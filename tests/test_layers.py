@@ -61,6 +61,7 @@ ALLOWED = {
             *("_c/base", "_c/device", "_c/graph", "_c/interop", "_c/ops", "storage", "nn", "utils"),
             ".",
         },
+        "_interop": {*BELOW_OPS, "_c/interop", "_c/ops", "backend", "utils"},
         "profiler": {"."},
         "testing/references": set(),  # only NumPy: what an op computes is no part of its test
         "testing": {
@@ -68,7 +69,17 @@ ALLOWED = {
         },
         ".": {
             *(*BELOW_OPS, "_c/dispatch", "_c/ops", "_c/engine", "_c/transforms", "_c/interop"),
-            *("_c/python", "ops", "ops/indexing", "backend", "autograd", "func", "nn", "utils"),
+            *(
+                "_c/python",
+                "ops",
+                "ops/indexing",
+                "backend",
+                "autograd",
+                "func",
+                "nn",
+                "_interop",
+                "utils",
+            ),
             *("storage", "serialization"),
         },
     },

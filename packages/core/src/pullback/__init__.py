@@ -145,8 +145,9 @@ _bind_table(
     }
 )
 
-from pullback import _einops, _methods, autograd
+from pullback import _methods, autograd
 from pullback._attributes import get_device
+from pullback._interop import einops as _einops
 from pullback._methods import (
     allclose,
     broadcast_shapes,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import warnings
 
-from pullback import _cuda_arrays
 from pullback._c.base import dtype as _dtype
 from pullback._c.graph.tensor import Tensor
 from pullback._c.interop import pinned_tensors, sequences
 from pullback._c.python.tensor_methods import require_grad_of_new
+from pullback._interop import cuda_arrays
 
 __all__ = ["as_tensor", "asarray", "from_numpy", "frombuffer", "scalar_tensor", "tensor"]
 
@@ -61,11 +61,11 @@ def _from_object(data, dtype, device):
     if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
         import numpy
 
-        from pullback._interop import copy_array
+        from pullback._interop.numpy_arrays import copy_array
 
         return copy_array(numpy.asarray(data), dtype, device)
     if hasattr(data, "__cuda_array_interface__"):
-        return _copied(_cuda_arrays.adopt(data), dtype, device)
+        return _copied(cuda_arrays.adopt(data), dtype, device)
     if hasattr(data, "__dlpack__"):
         from pullback.utils.dlpack import from_dlpack
 
@@ -111,7 +111,7 @@ def _shared_array(data):
         except (TypeError, ValueError):  # a layout or dtype that needs a copy
             return None
     if hasattr(data, "__cuda_array_interface__"):
-        return _cuda_arrays.adopt(data)
+        return cuda_arrays.adopt(data)
     if hasattr(data, "__dlpack__"):
         from pullback.utils.dlpack import from_dlpack
 
@@ -188,7 +188,7 @@ def from_numpy(ndarray):
     >>> pullback.from_numpy(numpy.arange(3))
     tensor([0, 1, 2])
     """
-    from pullback._interop import share_array
+    from pullback._interop.numpy_arrays import share_array
 
     return share_array(ndarray)
 
@@ -198,7 +198,7 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
 
     Raises: ValueError when offset or count exceed the buffer.
     """
-    from pullback._interop import share_buffer
+    from pullback._interop.numpy_arrays import share_buffer
 
     made = share_buffer(buffer, dtype, count, offset)
     return require_grad_of_new(made) if requires_grad else made

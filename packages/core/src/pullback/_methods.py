@@ -462,7 +462,8 @@ def install():
     """Bind the methods of this module to the class."""
     global _set_to_tensor
     _set_to_tensor = Tensor.set_
-    from pullback import _attributes, _interop, _scalars
+    from pullback import _attributes, _scalars
+    from pullback._interop import numpy_arrays
     from pullback._printing import format_tensor
     from pullback.autograd import _entry, graph
 
@@ -470,9 +471,9 @@ def install():
         repr=format_tensor,
         contains=contains,
         new=new_instance,
-        array=_interop.array_protocol,
-        reduce=_interop.reduce,
-        deepcopy=_interop.deepcopy,
+        array=numpy_arrays.array_protocol,
+        reduce=numpy_arrays.reduce,
+        deepcopy=numpy_arrays.deepcopy,
         iterate=iterate,
         format=format_value,
         backward=_entry.tensor_backward,
@@ -512,5 +513,5 @@ def install():
     for name in ("real", "imag"):
         bind_attribute(name, _part_of_numbers(name))
     _attributes.install()
-    _interop.install()
+    numpy_arrays.install()
     graph.install()

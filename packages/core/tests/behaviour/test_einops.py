@@ -143,7 +143,7 @@ def test_order_of_imports_does_not_matter(imports):
 def test_pullback_imports_no_einops():
     program = "import sys, pullback; print([name for name in sys.modules if 'einops' in name])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.strip() == "['pullback._einops']", done.stderr
+    assert done.stdout.strip() == "['pullback._interop.einops']", done.stderr
 
 
 def test_einops_is_imported_unchanged():

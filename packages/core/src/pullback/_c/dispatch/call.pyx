@@ -21,7 +21,7 @@ from pullback._c.dispatch.operands cimport (
 from pullback._c.graph.op cimport (
     ARG_ANY, ARG_TENSORS, MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE,
     OP_LISTS, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, PROMOTE_FLOAT, Op,
-    is_plain_number, missing, op_named,
+    forward_function, is_plain_number, missing, op_named,
     plain_number, shown_name)
 from pullback._c.dispatch.launch cimport copy_into
 from pullback._c.base.layout cimport layout_retain, layout_same_strides

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy as _copy
 import math
 
-from pullback import _cuda_arrays
 from pullback._c.base import dtype as _dtype
 from pullback._c.base.state import is_grad_enabled
 from pullback._c.graph.overrides import as_instance
 from pullback._c.graph.tensor import Tensor, bind_attribute
 from pullback._c.interop import arrays, sequences
 from pullback._c.ops import create
+from pullback._interop import cuda_arrays
 from pullback.utils import dlpack
 
 # ---- from NumPy and buffers ----------------------------------------------------------------------
@@ -326,7 +326,7 @@ def buffer(self, flags):
 def install():
     """Bind the methods of this module to the class."""
     arrays.install()
-    _cuda_arrays.install()
+    cuda_arrays.install()
     for name, value in {
         "numpy": numpy_method,
         "tolist": tolist,

@@ -1,0 +1,1 @@
+"""Tensors from and to arrays, buffers and other libraries."""
