@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -188,15 +189,15 @@ def functions(table: Mapping[str, Entry], namespace: str) -> Iterator[str]:
         yield from render_all(table, entry, name, method=False, out=out)
 
 
-def methods(table: Mapping[str, Entry]) -> Iterator[str]:
-    """Yield the stubs of Tensor's methods, sorted by name."""
+def methods(table: Mapping[str, Entry], by_hand: Container[str] = ()) -> Iterator[str]:
+    """Yield the stubs of Tensor's methods, sorted by name, but those that are written by hand."""
     found = {}
     for entry in table.values():
         if isinstance(entry.method, str):
             found[entry.method] = entry, entry.out
         elif entry.method:
             found.update({name: (entry, out) for name, out in names_of(entry)})
-    for name in sorted(found):
+    for name in sorted(name for name in found if name not in by_hand):
         entry, out = found[name]
         yield from render_all(table, entry, name, method=True, out=out)
 
@@ -213,11 +214,12 @@ def make_stub(table: Mapping[str, Entry], module: str) -> str:
     """Return the stub of a module."""
     template = template_of(module)
     text = template.read_text() if template.exists() else PLAIN_HEADER.format(module=module)
+    by_hand = re.findall(r"^    def (\w+)\(", text.partition("class Tensor")[2], re.M)
     lines = []
     for line in text.splitlines():
         indent = line[: len(line) - len(line.lstrip())]
         if line.strip() == "# {methods}":
-            lines += [indent + made for made in methods(table)]
+            lines += [indent + made for made in methods(table, by_hand)]
         elif line.strip() == "# {functions}":
             lines += [indent + made for made in functions(table, NAMESPACES[module])]
         else:

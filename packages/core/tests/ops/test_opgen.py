@@ -77,7 +77,8 @@ def test_stub_lists_the_public_names_of_the_package(package_stub):
     stubbed = public_names(package_stub.body)
     # Submodules that an import elsewhere has put there are no names of the package's own.
     assert actual - stubbed - modules == set()
-    assert stubbed - actual == set()
+    # Others are imported when they are asked for.
+    assert {name for name in stubbed - actual if not hasattr(pb, name)} == set()
 
 
 def test_stub_lists_the_attributes_of_tensors(package_stub):

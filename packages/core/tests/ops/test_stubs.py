@@ -49,6 +49,10 @@ GOOD = """
     for row in x:
         assert_type(row, Tensor)
     pb.testing.assert_close(x, x)
+    pb.save({"x": x}, "x.pt", pickle_protocol=2)
+    assert_type(x.share_memory_(), Tensor)
+    assert_type(x.untyped_storage(), pb.UntypedStorage)
+    assert_type(x.set_(x.untyped_storage(), 0, (2,)), Tensor)
 """
 
 WRONG = {
