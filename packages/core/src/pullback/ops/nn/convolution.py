@@ -519,12 +519,18 @@ def _conv_tbc(self, weight, bias, pad):
     if count < 0:
         shape = [count, self.shape[1], weight.shape[2]]
         raise RuntimeError(f"Trying to create tensor with negative dimension {count}: {shape}")
-    if pad:
-        self = ops.pad(self, (0, 0, 0, 0, pad, pad))
-    out = bias
+    batch, channels = self.shape[1:]
+    if pad > 0:
+        edge = self.new_zeros((pad, batch, channels))
+        self = ops.cat((edge, self, edge))
+    elif pad < 0:
+        self = ops.narrow(self, 0, -pad, self.shape[0] + 2 * pad)
+    out = bias.expand((count * batch, bias.shape[0]))
     for step in range(weight.shape[0]):
-        out = out + ops.matmul(ops.narrow(self, 0, step, count), ops.select(weight, 0, step))
-    return out
+        rows = ops.narrow(self, 0, step, count).reshape((count * batch, channels))
+        out = out + ops.mm(rows, ops.select(weight, 0, step))
+    out = out if weight.shape[0] else out.clone()
+    return out.reshape((count, batch, bias.shape[0]))
 
 
 op(
@@ -541,5 +547,7 @@ op(
         case(T(5, 2, 3), T(2, 3, 4), T(4)),
         case(T(3, 2, 2), T(3, 2, 1), T(1), 2),
         case(T(2, 0, 2), T(2, 2, 1), T(1)),
+        case(T(4, 1, 2), T(2, 2, 1), T(1), -1),
+        case(T(2, 1, 2), T(0, 2, 1), T(1)),
     ],
 )

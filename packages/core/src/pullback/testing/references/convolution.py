@@ -107,7 +107,7 @@ def conv_transpose(
 
 def conv_tbc(np, self, weight, bias, pad=0):
     """Step by step: all products of a window of inputs with the weight."""
-    self = np.pad(self, ((pad, pad), (0, 0), (0, 0)))
+    self = np.pad(self, ((pad, pad), (0, 0), (0, 0))) if pad >= 0 else self[-pad:pad]
     count = self.shape[0] - weight.shape[0] + 1
     return np.stack(
         [
