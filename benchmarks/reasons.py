@@ -54,6 +54,7 @@ REASONS: dict[str, str] = {
     "threads, else a thread that has to be woken",
     "movement/1M writes and selections/*index_put*": "each thread looks at all positions, so that "
     "writes to one element are in order",
+    "neural/attention/*": "the two products alone, at the speed of large ones, take 0.83 of it",
     "neural/*/*conv2d*": "the direct loop's share of the peak",
     "derivatives/*": _PYTHON,
     "Largest float32 error: sigmoid": "one division of a rounded sum; 1.5 is what torch was "

@@ -34,6 +34,7 @@ ctypedef struct attention_call:
     int64_t keys
     int64_t size            # of a query and a key
     int64_t out_size        # of a value
+    int64_t panels          # of queries that share a block of keys
     bint is_causal
     double scale
     bint failed             # for want of memory
