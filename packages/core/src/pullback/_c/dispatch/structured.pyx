@@ -147,15 +147,17 @@ cdef tuple attention_operands(Op op, PyObject **args, int mask):
             continue
         if not same_device(<Tensor>args[i], first):
             raise_argument_device(op, first, <Tensor>args[i], i)
-        if i != mask:
-            found.append(<object>args[i])
+        if i != mask:       # the logarithms are the seventh argument
+            found.append(with_wide_numbers(<Tensor>args[i]) if i == 6 else <object>args[i])
     if <object>args[mask] is not None:
         found.append(with_wide_numbers(<Tensor>args[mask]))
     return tuple(found)
 
 
-cdef Tensor with_wide_numbers(Tensor mask):
-    return cast_tensor(mask, PB_F32) if mask.dtype == PB_F16 or mask.dtype == PB_BF16 else mask
+cdef Tensor with_wide_numbers(Tensor tensor):
+    if tensor.dtype == PB_F16 or tensor.dtype == PB_BF16:
+        return cast_tensor(tensor, PB_F32)
+    return tensor
 
 
 cdef object forward_attention(Op op, PyObject **args, PyObject *target):

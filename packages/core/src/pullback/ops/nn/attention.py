@@ -8,7 +8,7 @@ from pullback.ops.rules.dtypes import accumulate_dtype, cast_to, type_name
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, put
 from pullback.ops.table.samples import T, case, mask, references_of
-from pullback.ops.table.schema import FLOATING, HALF, op, ops, result_type
+from pullback.ops.table.schema import FLOATING, op, ops, result_type
 
 references = references_of("normalization")
 
@@ -221,7 +221,6 @@ op(
             T(*q[:-1], v[-1], low=-1, high=1),
             T(*q[:-1], low=2, high=3),
             *rest,
-            only=FLOATING & ~HALF,
         )
         for (q, k, v), hides, *rest in _PRIMITIVE
     ],
