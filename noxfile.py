@@ -25,7 +25,7 @@ TEST_TOOLS = (
     "safetensors>=0.8",
     *("threadpoolctl", "ittapi", "nvtx", "perfetto", "viztracer", "nvmath-python"),
 )
-DEMO_TOOLS = ("scikit-learn", "matplotlib", "rich")
+DEMO_TOOLS = ("scikit-learn", "scipy", "matplotlib", "rich")
 
 nox.needs_version = ">=2024.3.2"
 nox.options.default_venv_backend = "virtualenv"
@@ -57,6 +57,15 @@ def demo(session: nox.Session) -> None:
     """Build the wheels, install them into a fresh environment and train on handwritten digits."""
     install_wheels(session, "core", "cpu", "profiler", others=DEMO_TOOLS)
     session.run("python", "examples/digits/train.py", *session.posargs)
+
+
+@nox.session
+def examples(session: nox.Session) -> None:
+    """Train every example, or those named, to its stated quality; pictures go to demo-output."""
+    install_wheels(session, "core", "cpu", "profiler", others=DEMO_TOOLS)
+    scripts = {path.parent.name: path for path in sorted(ROOT.glob("examples/*/train.py"))}
+    for name in session.posargs or scripts:
+        session.run("python", str(scripts[name]), "--output", f"demo-output/{name}")
 
 
 @nox.session(venv_backend="none")
