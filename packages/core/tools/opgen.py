@@ -6,10 +6,10 @@
     python opgen.py --stub MODULE FILE --depfile FILE
 
 The table is imported alone, without the compiled modules, so that it can be read before they are
-built. The rest of a stub is in ``stubs/MODULE.pyi.in``; stubs of ops replace its lines
-``# {methods}`` and ``# {functions}``. This is a generator with a table as input, not a template
-language: kernels have that (Tempita, packages/backend-cpu/tools/render.py).
-``nox -s expand -- core MODULE`` prints a stub.
+built. The rest of a stub is in ``stubs/MODULE.pyi.in``, and a class of it may have a file of its
+own. Stubs of ops replace the lines ``# {methods}`` and ``# {functions}``, such a file the line with
+its name. This is a generator with a table as input, not a template language: kernels have that
+(Tempita, packages/backend-cpu/tools/render.py). ``nox -s expand -- core MODULE`` prints a stub.
 """
 
 from __future__ import annotations
@@ -210,10 +210,25 @@ def template_of(module: str) -> Path:
     return TOOLS / "stubs" / f"{module}.pyi.in"
 
 
+def read_template(module: str) -> str:
+    """Return the hand-written part of a module's stub, with the classes that have files."""
+    if not template_of(module).exists():
+        return PLAIN_HEADER.format(module=module)
+    text = template_of(module).read_text()
+    for part in parts_of(module):
+        text = text.replace(f"# {{{part.name.removesuffix('.pyi.in')}}}\n", part.read_text())
+    return text
+
+
+def parts_of(module: str) -> list[Path]:
+    """Return the paths of the parts of a module's stub that have a file of their own."""
+    classes = (TOOLS / "stubs").glob(f"{module}.[A-Z]*.pyi.in")
+    return sorted(classes)
+
+
 def make_stub(table: Mapping[str, Entry], module: str) -> str:
     """Return the stub of a module."""
-    template = template_of(module)
-    text = template.read_text() if template.exists() else PLAIN_HEADER.format(module=module)
+    text = read_template(module)
     by_hand = re.findall(r"^    def (\w+)\(", text.partition("class Tensor")[2], re.M)
     lines = []
     for line in text.splitlines():
@@ -242,7 +257,7 @@ def write_depfile(path: Path, target: Path, module: str) -> None:
     """Return the dependencies of a stub in make's syntax, which ninja reads."""
     files = [*table_files(), Path(__file__).resolve()]
     if template_of(module).exists():
-        files.append(template_of(module))
+        files += [template_of(module), *parts_of(module)]
     listed = " ".join(str(file).replace(" ", "\\ ") for file in files)
     path.write_text(f"{str(target).replace(' ', chr(92) + ' ')}: {listed}\n")
 
