@@ -3,7 +3,8 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from pullback.abi cimport PB_E_DTYPE, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call
+from pullback.abi cimport (
+    PB_E_DTYPE, PB_E_VALUE, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.common.launch cimport (
     kernel_named, launch, new_kernel, pb_cuda_kernel, sm_count)
 from pullback_cuda.runtime.failures cimport fail
@@ -43,6 +44,18 @@ def _find():
 _find()
 
 
+cdef bint lstm_fits(const pb_array *parts, const pb_array *weight, const pb_array *state,
+                    const pb_array *cell, int64_t width) noexcept nogil:
+    """Return whether steps of a width, a weight and two rows of units fit."""
+    cdef int64_t units
+    if parts.ndim != 3 or weight.ndim != 2 or state.ndim != 2 or cell.ndim != 2:
+        return False
+    units = weight.shape[1]
+    return (weight.shape[0] == 4 * units and parts.shape[2] == width * units
+            and state.shape[0] == parts.shape[1] and state.shape[1] == units
+            and cell.shape[0] == parts.shape[1] and cell.shape[1] == units)
+
+
 cdef int start(pb_call *call, pb_cuda_kernel *kernel, pb_lstm *args, int64_t size) noexcept nogil:
     cdef pb_array *first = call.in_[0]
     if kernel == NULL:
@@ -57,6 +70,12 @@ cdef int start(pb_call *call, pb_cuda_kernel *kernel, pb_lstm *args, int64_t siz
 
 cdef int kernel_lstm_steps(pb_call *call) noexcept nogil:
     cdef pb_lstm args
+    if not (lstm_fits(call.in_[0], call.in_[1], call.in_[2], call.in_[3], 4)
+            and lstm_fits(call.out[0], call.in_[1], call.out[1], call.in_[3], 1)
+            and lstm_fits(call.out[2], call.in_[1], call.in_[2], call.in_[3], 5)
+            and call.out[0].shape[0] == call.in_[0].shape[0]
+            and call.out[2].shape[0] == call.in_[0].shape[0]):
+        return fail(call, PB_E_VALUE, b"the operands' sizes do not fit")
     memset(&args, 0, sizeof(pb_lstm))
     args.given = call.in_[0].data
     args.weight = call.in_[1].data
@@ -70,6 +89,12 @@ cdef int kernel_lstm_steps(pb_call *call) noexcept nogil:
 
 cdef int kernel_lstm_steps_backward(pb_call *call) noexcept nogil:
     cdef pb_lstm args
+    if not (lstm_fits(call.in_[0], call.in_[2], call.in_[1], call.in_[3], 1)
+            and lstm_fits(call.in_[4], call.in_[2], call.out[1], call.out[2], 5)
+            and lstm_fits(call.out[0], call.in_[2], call.in_[1], call.in_[3], 4)
+            and call.in_[4].shape[0] == call.in_[0].shape[0]
+            and call.out[0].shape[0] == call.in_[0].shape[0]):
+        return fail(call, PB_E_VALUE, b"the operands' sizes do not fit")
     memset(&args, 0, sizeof(pb_lstm))
     args.grad = call.in_[0].data
     args.cell_grad = call.in_[1].data

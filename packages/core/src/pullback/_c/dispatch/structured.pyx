@@ -8,9 +8,9 @@ of abi.h, or one of the codes below. A spec depends on shapes alone, so Python c
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
-from pullback.abi cimport PB_BF16, PB_F16, PB_F32, PB_F64, PB_MAX_NDIM
+from pullback.abi cimport PB_BF16, PB_BOOL, PB_F16, PB_F32, PB_F64, PB_MAX_NDIM
 from pullback._c.device.device cimport DEVICE_META
 from pullback._c.dispatch.operands cimport (
     cast_tensor, contiguous_copy, raise_argument_device, unsupported)
@@ -133,6 +133,70 @@ cdef Tensor new_rows(Tensor like, int64_t width):
     return tensor_new(layout, like.dtype, like.storage.device_type, like.storage.device_index)
 
 
+cdef bint same_sizes(Tensor one, int one_dims, Tensor other, int other_dims) noexcept:
+    """Return whether so many leading sizes of two tensors are the same."""
+    return one_dims == other_dims and memcmp(
+        layout_shape(one.layout), layout_shape(other.layout), one_dims * sizeof(int64_t)) == 0
+
+
+cdef bint attention_fits(Tensor query, Tensor key, Tensor value) noexcept:
+    """Return whether operands of attention have sizes that fit, and one dtype."""
+    cdef int ndim = query.layout.ndim
+    cdef const int64_t *size = layout_shape(query.layout)
+    cdef const int64_t *key_size = layout_shape(key.layout)
+    if ndim < 2 or key.layout.ndim != ndim or value.layout.ndim != ndim:
+        return False
+    if query.dtype != key.dtype or query.dtype != value.dtype:
+        return False
+    if size[ndim - 1] != key_size[ndim - 1]:
+        return False
+    if not same_sizes(key, ndim - 1, value, ndim - 1) or (
+            ndim > 3 and not same_sizes(query, ndim - 3, key, ndim - 3)):
+        return False
+    return ndim == 2 or (size[ndim - 3] % key_size[ndim - 3] == 0 if key_size[ndim - 3]
+                         else size[ndim - 3] == 0)
+
+
+cdef bint is_result(Tensor result, Tensor query, Tensor value) noexcept:
+    """Return whether a tensor has the sizes and the dtype of attention's result."""
+    cdef int ndim = query.layout.ndim
+    return (result.dtype == query.dtype and result.layout.ndim == ndim
+            and same_sizes(result, ndim - 1, query, ndim - 1)
+            and layout_shape(result.layout)[ndim - 1] == layout_shape(value.layout)[ndim - 1])
+
+
+cdef bint mask_fits(Tensor mask, Tensor query, Tensor key) noexcept:
+    cdef int ndim = query.layout.ndim
+    return (mask.layout.ndim == ndim and same_sizes(mask, ndim - 1, query, ndim - 1)
+            and layout_shape(mask.layout)[ndim - 1] == layout_shape(key.layout)[ndim - 2]
+            and (mask.dtype == PB_BOOL or mask.dtype == sums_dtype(query)))
+
+
+cdef inline int sums_dtype(Tensor query) noexcept:
+    return PB_F64 if query.dtype == PB_F64 else PB_F32
+
+
+cdef int check_attention(Op op, tuple ins, int first) except -1:
+    """Raise ValueError unless the operands fit; the query is the operand ``first``."""
+    cdef Tensor query = <Tensor>ins[first]
+    cdef Tensor key = <Tensor>ins[first + 1]
+    cdef Tensor value = <Tensor>ins[first + 2]
+    cdef Tensor sums
+    cdef int operands = 3 if first == 0 else 6
+    cdef bint fits = attention_fits(query, key, value)
+    if fits and first:
+        sums = <Tensor>ins[5]
+        fits = (is_result(<Tensor>ins[0], query, value) and is_result(<Tensor>ins[4], query, value)
+                and same_sizes(sums, sums.layout.ndim, query, query.layout.ndim - 1)
+                and sums.dtype == sums_dtype(query))
+    if fits and len(ins) > operands:
+        fits = mask_fits(<Tensor>ins[operands], query, key)
+    if not fits:
+        raise ValueError(f"{op.name}(): operands of the sizes "
+                         f"{[list((<Tensor>one).shape) for one in ins]} do not fit")
+    return 0
+
+
 cdef tuple attention_operands(Op op, PyObject **args, int mask):
     """Return an op's tensors, the mask last; raises unless they are on one device."""
     cdef Tensor first = <Tensor>args[0]
@@ -140,8 +204,6 @@ cdef tuple attention_operands(Op op, PyObject **args, int mask):
     cdef list found = []
     if not op.dtypes >> first.dtype & 1:
         unsupported(op, first.dtype)
-    if first.layout.ndim < 2:
-        raise ValueError(f"{op.name}(): an operand has the size {list(first.shape)}")
     for i in range(op.ntensors):
         if <object>args[i] is None:
             continue
@@ -160,14 +222,20 @@ cdef Tensor with_wide_numbers(Tensor tensor):
     return tensor
 
 
+cdef tuple checked_operands(Op op, PyObject **args, int first):
+    cdef tuple ins = attention_operands(op, args, 3 if first == 0 else 4)
+    check_attention(op, ins, first)
+    return ins
+
+
 cdef object forward_attention(Op op, PyObject **args, PyObject *target):
-    cdef tuple ins = attention_operands(op, args, 3)
+    cdef tuple ins = checked_operands(op, args, 0)
     cdef Tensor query = <Tensor>ins[0]
     cdef Tensor value = <Tensor>ins[2]
     cdef Tensor out = new_rows(query, layout_shape(value.layout)[value.layout.ndim - 1])
     cdef Tensor sums = tensor_new(
         layout_contiguous(query.layout.ndim - 1, layout_shape(query.layout)),
-        PB_F64 if query.dtype == PB_F64 else PB_F32,
+        sums_dtype(query),
         query.storage.device_type, query.storage.device_index)
     if sums.layout.numel:
         launch(op.primitive, query.dtype, (out, sums), ins,
@@ -176,7 +244,7 @@ cdef object forward_attention(Op op, PyObject **args, PyObject *target):
 
 
 cdef object forward_attention_backward(Op op, PyObject **args, PyObject *target):
-    cdef tuple ins = attention_operands(op, args, 4)
+    cdef tuple ins = checked_operands(op, args, 1)
     cdef list outs = []
     cdef Tensor part
     cdef int i
