@@ -30,34 +30,51 @@ MODULES = (
     *("torch.autograd.anomaly_mode", "torch.autograd.function", "torch.autograd.functional"),
     *("torch.autograd.forward_ad", "torch.autograd.gradcheck", "torch.autograd.variable"),
     *("torch.autograd.profiler", "torch.func", "torch.utils.checkpoint", "torch.utils.hooks"),
+    *("torch.nn", "torch.nn.parameter", "torch.nn.init", "torch.nn.attention"),
+    *("torch.nn.utils", "torch.nn.utils.rnn", "torch.nn.utils.parametrize"),
+    *("torch.nn.utils.parametrizations", "torch.nn.utils.stateless"),
+    *("torch.optim", "torch.optim.lr_scheduler", "torch.optim.swa_utils"),
+    *("torch.utils.data", "torch.serialization", "torch.overrides"),
 )
 CLASSES = (
     *("torch.autograd.Function", "torch.autograd.function.BackwardCFunction"),
     *("torch.autograd.graph.Node", "torch.utils.hooks.RemovableHandle"),
+    *("torch.nn.Module", "torch.optim.Optimizer", "torch.optim.lr_scheduler.LRScheduler"),
+    *("torch.utils.data.DataLoader", "torch.UntypedStorage"),
 )
-# Of these only what concerns derivatives; operations have a table of their own.
+# Of these only what concerns derivatives and files; operations have a table of their own.
 PARTS = {
     "torch": (
         *("autograd", "enable_grad", "func", "inference_mode", "is_anomaly_check_nan_enabled"),
         *("is_anomaly_enabled", "is_grad_enabled", "is_inference", "is_inference_mode_enabled"),
         *("no_grad", "set_anomaly_enabled", "set_grad_enabled", "vmap"),
+        *("load", "save", "is_storage", "Storage", "TypedStorage", "UntypedStorage", "layout"),
+        *("BFloat16Storage", "BoolStorage", "ByteStorage", "CharStorage", "ComplexDoubleStorage"),
+        *("ComplexFloatStorage", "DoubleStorage", "FloatStorage", "HalfStorage", "IntStorage"),
+        *("LongStorage", "ShortStorage", "strided", "legacy_contiguous_format", "get_device"),
     ),
     "torch.Tensor": (
         *("_backward_hooks", "_base", "_grad", "_grad_fn", "_is_view"),
         *("_post_accumulate_grad_hooks", "_version", "backward", "data", "detach", "detach_"),
         *("grad", "grad_dtype", "grad_fn", "is_inference", "is_leaf", "name", "output_nr"),
         *("register_hook", "register_post_accumulate_grad_hook", "reinforce", "requires_grad"),
-        *("requires_grad_", "retain_grad", "retains_grad", "volatile"),
+        *("requires_grad_", "retain_grad", "retains_grad", "volatile", "as_subclass"),
+        *("_make_subclass", "__torch_function__", "is_sparse", "is_sparse_csr", "is_quantized"),
+        *("is_nested", "is_mkldnn", "is_mps", "is_xla", "is_xpu", "is_meta", "is_vulkan"),
+        *("layout", "new", "storage", "storage_offset", "storage_type", "untyped_storage", "set_"),
+        *("is_shared", "share_memory_", "is_set_to", "is_distributed", "is_coalesced"),
+        *("dense_dim", "sparse_dim", "dim_order", "apply_", "map_", "map2_", "module_load"),
     ),
 }
 KINDS = ("left out", "differs", "ours")
 PAGE = """\
 # Torch's names
 
-Of the {names} public names of torch {version} that have to do with derivatives, {present} are
-here, {differs} of them with a difference that is worth a line, and {left_out} are left out, each
-with the reason. A name that two modules have counts twice. A name without a note behaves as in
-torch; messages of errors say more in places. [Operations](index.md) have a table of their own.
+Of the {names} public names of torch {version} for derivatives, modules, optimizers, files and data,
+{present} are here, {differs} of them with a difference that is worth a line, and
+{left_out} are left out, each with the reason. A name that two modules have counts twice. A name
+without a note behaves as in torch; messages of errors say more in places. [Operations](index.md)
+have a table of their own.
 
 *Written by `python -m nox -s gen` from `packages/core/tools/compat/`.*
 
@@ -89,6 +106,15 @@ def is_own(module: Any, value: Any) -> bool:
     return bool(home == module.__name__ or home == "torch._C" or home.startswith("torch._C."))
 
 
+def comes_from(path: str, value: Any) -> bool:
+    """Return True for a class, function or module of the package at a path."""
+    home = value.__name__ if isinstance(value, types.ModuleType) else value
+    if not isinstance(home, str):
+        home = getattr(value, "__module__", None) or ""
+    public = not getattr(value, "__name__", "_").rpartition(".")[2].startswith("_")
+    return public and (home == path or home.startswith(path + "."))
+
+
 def members_of(owner: type) -> list[str]:
     """Return the public members that a class adds to those of objects and of its node class."""
     if owner.__name__ == "Function":
@@ -111,8 +137,11 @@ def torch_names() -> dict[str, Any]:
         made[path] = {"names": sorted(part)}
     for path in MODULES:
         module = importlib.import_module(path)
-        names = sorted(module.__all__)
         others = {name: getattr(module, name) for name in dir(module)}
+        if not hasattr(module, "__all__"):
+            made[path] = {"names": [name for name in others if comes_from(path, others[name])]}
+            continue
+        names = sorted(module.__all__)
         made[path] = {"names": names}
         made[path]["not in __all__"] = [
             name

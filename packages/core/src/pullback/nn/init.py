@@ -10,18 +10,29 @@ from pullback import no_grad
 
 __all__ = [
     "calculate_gain",
+    "constant",
     "constant_",
+    "dirac",
     "dirac_",
+    "eye",
     "eye_",
+    "kaiming_normal",
     "kaiming_normal_",
+    "kaiming_uniform",
     "kaiming_uniform_",
+    "normal",
     "normal_",
     "ones_",
+    "orthogonal",
     "orthogonal_",
+    "sparse",
     "sparse_",
     "trunc_normal_",
+    "uniform",
     "uniform_",
+    "xavier_normal",
     "xavier_normal_",
+    "xavier_uniform",
     "xavier_uniform_",
     "zeros_",
 ]
@@ -356,6 +367,7 @@ def _deprecated(function):
 
     former.__name__ = name
     former.__doc__ = f"An older name of ``{name}_``."
+    former.__deprecated__ = f"use {name}_"
     return former
 
 

@@ -37,6 +37,8 @@ __all__ = [
     "RMSprop",
     "Rprop",
     "SparseAdam",
+    "lr_scheduler",
+    "swa_utils",
     "swap_in_optimizer_params_and_state",
 ]
 

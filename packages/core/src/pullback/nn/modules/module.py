@@ -36,7 +36,7 @@ _TABLES = (
 _PLAIN = frozenset(("_parameters", "_buffers", "_modules"))
 
 
-def _forward_unimplemented(self, *inputs):
+def _forward_unimplemented(self, *input):
     """Compute the result of a call. Every subclass defines it."""
     raise NotImplementedError(
         f'Module [{type(self).__name__}] is missing the required "forward" function'
