@@ -85,3 +85,41 @@ def test_lstm(options):
         results.append([part.detach().numpy() for part in (output, h, c, *grads)])
     for one, other in zip(*results, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5 * abs(other).max())
+
+
+@pytest.mark.parametrize("name,gates", [("lstm", 4), ("gru", 3), ("rnn_tanh", 1), ("rnn_relu", 1)])
+def test_cells_and_their_errors(name, gates):
+    rng = np.random.default_rng(0)
+    x, state, biases = rng.standard_normal((2, 3)), rng.standard_normal((2, 4)), np.ones(4 * gates)
+    weights = rng.standard_normal((4 * gates, 3)), rng.standard_normal((4 * gates, 4))
+    calls = [
+        (x, state, *weights),
+        (x, state, *weights, biases, biases),
+        (x, state, rng.standard_normal((4 * gates, 5)), weights[1]),
+        (x, rng.standard_normal((3, 4)), *weights),
+        (x, state, rng.standard_normal((5, 3)), weights[1]),
+        (x.astype(np.int64), state.astype(np.int64), *(part.astype(np.int64) for part in weights)),
+    ]
+    for arrays in calls:
+        results = []
+        for library in (torch, pullback):
+            parts = [library.tensor(array) for array in arrays]
+            if name == "lstm":
+                parts[1] = (parts[1], parts[1])
+            try:
+                found = getattr(library, f"{name}_cell")(*parts)
+                results.append([one.numpy() for one in (found if name == "lstm" else (found,))])
+            except (RuntimeError, IndexError) as error:
+                results.append((type(error), str(error)))
+        if isinstance(results[0], tuple):
+            assert results[0] == results[1]
+            continue
+        for one, other in zip(*results, strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-12)
+
+
+def test_a_cell_of_lstm_takes_a_pair():
+    weights = [pullback.ones(16, 3), pullback.ones(16, 4)]
+    with pytest.raises(RuntimeError, match="lstm_cell expects two hidden states"):
+        pullback.lstm_cell(pullback.ones(2, 3), (pullback.ones(2, 4),), *weights)

@@ -1,11 +1,13 @@
-"""Steps of recurrent layers."""
+"""Steps of recurrent layers: of LSTM all at once, and single ones."""
 
 import functools
 
+from pullback.ops.rules.dtypes import check_takes_floats
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import OWN_DTYPE, new_empty, new_filled, put
 from pullback.ops.table.samples import T, case, references_of
-from pullback.ops.table.schema import FLOATING, HALF, op, ops
+from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, HALF, INTEGRAL, NUMBERS, op, ops
 
 references = references_of("recurrent")
 
@@ -158,3 +160,117 @@ op(
     samples=[_backward_sample(*one) for one in _SIZES],
     **_FUSED,
 )
+
+
+# -- cells -----------------------------------------------------------------------------------------
+
+
+def _check_cell(input, states, w_ih, w_hh, gates):
+    size = w_hh.size(1)
+    if input.size(1) != w_ih.size(1):
+        raise RuntimeError(
+            f"input has inconsistent input_size: got {input.size(1)} expected {w_ih.size(1)}"
+        )
+    if w_ih.size(0) != gates * size:
+        raise RuntimeError(
+            f"weight_ih first dim must be {gates} * hidden_size = {gates * size}, but got "
+            f"{w_ih.size(0)}"
+        )
+    for number, state in enumerate(states):
+        if state.size(0) != input.size(0):
+            raise RuntimeError(
+                f"Input batch size {input.size(0)} doesn't match hidden{number} batch size "
+                f"{state.size(0)}"
+            )
+        if state.size(1) != size:
+            raise RuntimeError(
+                f"hidden{number} has inconsistent hidden_size: got {state.size(1)}, expected {size}"
+            )
+
+
+def _check_dtype(input):
+    if not input.is_complex():
+        check_takes_floats(input)
+
+
+def _lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh):
+    if len(hx) != 2:
+        raise RuntimeError("lstm_cell expects two hidden states")
+    _check_cell(input, hx, w_ih, w_hh, 4)
+    _check_dtype(input)
+    hidden, cell = hx
+    i, f, g, o = ops.chunk(ops.linear(input, w_ih, b_ih) + ops.linear(hidden, w_hh, b_hh), 4, 1)
+    cell = ops.sigmoid(f) * cell + ops.sigmoid(i) * ops.tanh(g)
+    return ops.sigmoid(o) * ops.tanh(cell), cell
+
+
+def _gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh):
+    _check_cell(input, (hx,), w_ih, w_hh, 3)
+    _check_dtype(input)
+    r, z, n = ops.chunk(ops.linear(input, w_ih, b_ih), 3, 1)
+    hidden_r, hidden_z, hidden_n = ops.chunk(ops.linear(hx, w_hh, b_hh), 3, 1)
+    z = ops.sigmoid(z + hidden_z)
+    n = ops.tanh(n + ops.sigmoid(r + hidden_r) * hidden_n)
+    return n + z * (hx - n)
+
+
+def _elman_cell(name):
+    def cell(input, hx, w_ih, w_hh, b_ih, b_hh):
+        _check_cell(input, (hx,), w_ih, w_hh, 1)
+        sums = ops.linear(input, w_ih, b_ih) + ops.linear(hx, w_hh, b_hh)
+        return getattr(ops, name)(sums)
+
+    return cell
+
+
+def _small(*shape):
+    return T(*shape, low=-0.5, high=0.5)  # complex ones keep away from the poles of tanh
+
+
+def _cell_sample(gates, states, biased):
+    weights = _small(3 * gates, 2), _small(3 * gates, 3)
+    biases = (_small(3 * gates), _small(3 * gates)) if biased else ()
+    return case(_small(4, 2), states, *weights, *biases)
+
+
+_WEIGHTS = "w_ih: Tensor, w_hh: Tensor, b_ih: Tensor? = None, b_hh: Tensor? = None"
+_STATE = _small(4, 3)
+_ZERO = [[0.0]]
+_KINKS = [kink(_ZERO, [[1.0]], [[1.0]], _ZERO, to=(_ZERO, _ZERO, _ZERO, _ZERO))]
+op(
+    f"lstm_cell(input: Tensor, hx: Tensor[], {_WEIGHTS}) -> Tensor[]",
+    composite=_lstm_cell,
+    method=False,
+    dtypes=FLOAT_COMPLEX,
+    ref=references.lstm_cell,
+    samples=[_cell_sample(4, [_STATE, _STATE], biased) for biased in (False, True)],
+    doc="Return the state and the cell after a step of long short-term memory.\n\nShape: input "
+    "(n, inputs) and hx, a pair of (n, units), with weights (4 units, inputs) and (4 units, "
+    "units).\n\nRaises: RuntimeError for sizes that do not fit.\n\nSource: Hochreiter and "
+    'Schmidhuber, "Long short-term memory", 1997.',
+)
+op(
+    f"gru_cell(input: Tensor, hx: Tensor, {_WEIGHTS}) -> Tensor",
+    composite=_gru_cell,
+    method=False,
+    dtypes=FLOAT_COMPLEX,
+    ref=references.gru_cell,
+    samples=[_cell_sample(3, _STATE, biased) for biased in (False, True)],
+    doc="Return the state after a step of a gated recurrent unit.\n\nShape: input (n, inputs) and "
+    "hx (n, units), with weights (3 units, inputs) and (3 units, units).\n\nRaises: RuntimeError "
+    "for sizes that do not fit.\n\nSource: Cho et al., 2014, with the reset gate behind the "
+    "product.",
+)
+for _name in ("tanh", "relu"):
+    op(
+        f"rnn_{_name}_cell(input: Tensor, hx: Tensor, {_WEIGHTS}) -> Tensor",
+        composite=_elman_cell(_name),
+        method=False,
+        dtypes=NUMBERS if _name == "tanh" else INTEGRAL | FLOATING,
+        kinks=_KINKS if _name == "relu" else (),
+        ref=getattr(references, f"rnn_{_name}_cell"),
+        samples=[_cell_sample(1, _STATE, biased) for biased in (False, True)],
+        doc=f"Return {_name}(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh).\n\nShape: input (n, "
+        "inputs) and hx (n, units), with weights (units, inputs) and (units, units).\n\nRaises: "
+        "RuntimeError for sizes that do not fit.\n\nSource: Elman, 1990.",
+    )

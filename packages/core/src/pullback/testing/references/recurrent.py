@@ -37,3 +37,34 @@ def lstm_steps_backward(np, self, cell_grad, weight, cell, gates, spec):
         out[forth[number]] = np.concatenate([of_i, of_f, of_g, of_o], 1)
         later, cell_grad = out[forth[number]] @ weight, of_cell * f
     return out, later, cell_grad
+
+
+def _sums(input, state, w_ih, w_hh, b_ih=None, b_hh=None):
+    given, fed = input @ w_ih.T, state @ w_hh.T
+    return given + (0 if b_ih is None else b_ih), fed + (0 if b_hh is None else b_hh)
+
+
+def lstm_cell(np, input, hx, *weights):
+    """The next state and cell."""
+    i, f, g, o = np.split(sum(_sums(input, hx[0], *weights)), 4, 1)
+    cell = _sigmoid(np, f) * hx[1] + _sigmoid(np, i) * np.tanh(g)
+    return _sigmoid(np, o) * np.tanh(cell), cell
+
+
+def gru_cell(np, input, hx, *weights):
+    """The next state."""
+    (r, z, n), (hidden_r, hidden_z, hidden_n) = (
+        np.split(part, 3, 1) for part in _sums(input, hx, *weights)
+    )
+    z = _sigmoid(np, z + hidden_z)
+    return (1 - z) * np.tanh(n + _sigmoid(np, r + hidden_r) * hidden_n) + z * hx
+
+
+def rnn_tanh_cell(np, input, hx, *weights):
+    """The next state."""
+    return np.tanh(1.0 * sum(_sums(input, hx, *weights)))
+
+
+def rnn_relu_cell(np, input, hx, *weights):
+    """The next state."""
+    return np.maximum(sum(_sums(input, hx, *weights)), 0)
