@@ -22,9 +22,9 @@ import pullback as pb
 from pullback import nn
 
 SPACING = 0.05  # time between observations
-WINDOW = 20  # observations that the solution is followed for in training
+WINDOW = 40  # observations that the solution is followed for in training
 START = (0.2, 0.0)
-BATCH_SIZE = 32
+BATCH_SIZE = 16
 REQUIRED_AGREEMENT = 1e-3  # relative difference of both gradients; the solver causes it
 
 Field = Callable[[pb.Tensor], pb.Tensor]
@@ -39,8 +39,8 @@ class Settings(NamedTuple):
     required: float
 
 
-FULL = Settings(observations=400, total=800, steps=4000, required=0.08)
-QUICK = Settings(observations=200, total=200, steps=300, required=0.25)
+FULL = Settings(observations=400, total=800, steps=3000, required=0.05)
+QUICK = Settings(observations=200, total=200, steps=300, required=0.4)
 
 
 class VectorField(nn.Module):
