@@ -214,11 +214,10 @@ def _gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh):
     return n + z * (hx - n)
 
 
-def _elman_cell(name):
+def _elman_cell(function):
     def cell(input, hx, w_ih, w_hh, b_ih, b_hh):
         _check_cell(input, (hx,), w_ih, w_hh, 1)
-        sums = ops.linear(input, w_ih, b_ih) + ops.linear(hx, w_hh, b_hh)
-        return getattr(ops, name)(sums)
+        return function(ops.linear(input, w_ih, b_ih) + ops.linear(hx, w_hh, b_hh))
 
     return cell
 
@@ -261,16 +260,19 @@ op(
     "for sizes that do not fit.\n\nSource: Cho et al., 2014, with the reset gate behind the "
     "product.",
 )
-for _name in ("tanh", "relu"):
+for _name, _function, _dtypes, _points in (
+    ("rnn_tanh_cell", lambda x: ops.tanh(x), NUMBERS, ()),
+    ("rnn_relu_cell", lambda x: ops.relu(x), INTEGRAL | FLOATING, _KINKS),
+):
     op(
-        f"rnn_{_name}_cell(input: Tensor, hx: Tensor, {_WEIGHTS}) -> Tensor",
-        composite=_elman_cell(_name),
+        f"{_name}(input: Tensor, hx: Tensor, {_WEIGHTS}) -> Tensor",
+        composite=_elman_cell(_function),
         method=False,
-        dtypes=NUMBERS if _name == "tanh" else INTEGRAL | FLOATING,
-        kinks=_KINKS if _name == "relu" else (),
-        ref=getattr(references, f"rnn_{_name}_cell"),
+        dtypes=_dtypes,
+        kinks=_points,
+        ref=getattr(references, _name),
         samples=[_cell_sample(1, _STATE, biased) for biased in (False, True)],
-        doc=f"Return {_name}(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh).\n\nShape: input (n, "
+        doc=f"Return {_name[4:8]}(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh).\n\nShape: input (n, "
         "inputs) and hx (n, units), with weights (units, inputs) and (units, units).\n\nRaises: "
         "RuntimeError for sizes that do not fit.\n\nSource: Elman, 1990.",
     )
