@@ -373,7 +373,6 @@ def make_wrapper_subclass(cls, *args, **kwargs):
 
 # ---- storages ------------------------------------------------------------------------------------
 
-_set_to_tensor: Any = None  # the op, which takes no storages
 _storage_of: Any = None  # imported at the first call, with the class
 _storage_class: Any = None
 
@@ -446,7 +445,7 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
     tensor([1., 1.])
     """
     if source is None or isinstance(source, Tensor):
-        return _set_to_tensor(self, source, storage_offset, size, stride)
+        return ops.set_(self, source, storage_offset, size, stride)
     from pullback.storage.common import is_storage
     from pullback.storage.typed import set_to_storage
 
@@ -460,8 +459,6 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
 
 def install():
     """Bind the methods of this module to the class."""
-    global _set_to_tensor
-    _set_to_tensor = Tensor.set_
     from pullback import _attributes, _scalars
     from pullback._interop import numpy_arrays
     from pullback._printing import format_tensor

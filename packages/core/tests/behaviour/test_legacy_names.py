@@ -43,3 +43,19 @@ def test_mark_shared_storage_is_a_deprecated_no_op():
         y = Old.apply(x)
     y.sum().backward()
     assert x.grad.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "addcmul", "addcdiv"])
+@pytest.mark.parametrize("ending", ["", "_"])
+def test_factor_before_the_operands_is_deprecated(name, ending):
+    factor = "value" if name.startswith("addc") else "alpha"
+    others = [pb.tensor([2.0, 4.0]), pb.tensor([5.0, 8.0])][: 1 + (factor == "value")]
+    call = f"{name}{ending}"
+    wanted = getattr(pb.ones(2), call)(*others, **{factor: 3})
+    with pytest.warns(UserWarning, match=rf"overload of {call} is deprecated:\n\t{call}\(Number "):
+        result = getattr(pb.ones(2), call)(3, *others)
+    assert result.tolist() == wanted.tolist()
+    with pytest.raises(TypeError, match=rf"{call}\(\) takes \d positional arguments but"):
+        getattr(pb.ones(2), call)(3, *others, others[0])
+    with pytest.raises(TypeError, match=r"mul_\(\) takes 2 positional arguments but"):
+        pb.ones(2).mul_(3, *others)

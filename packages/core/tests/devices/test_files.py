@@ -25,7 +25,7 @@ def test_storage_of_a_device():
     assert x.tolist() == [0] * 6
     with pytest.raises(RuntimeError, match="share_memory_: only available on CPU"):
         x.share_memory_()
-    assert storage.to(device="cpu").device.type == HOST
+    assert storage.to(device=HOST).device.type == HOST
 
 
 @pytest.mark.parametrize("options", FORMATS, ids=["zip", "legacy"])

@@ -16,8 +16,8 @@ from pullback._c.base.dtype cimport dtype as dtype_class
 from pullback._c.base.dtype cimport (
     CATEGORY_FLOATING, dtype_category, dtype_default, dtype_differentiable)
 from pullback._c.dispatch.operands cimport (
-    OVERRIDING, cast_tensor, check_argument_device, checked_operand, leading_tensor,
-    raise_argument_device)
+    OVERRIDING, cast_tensor, check_argument_device, checked_operand, in_former_order,
+    leading_tensor, raise_argument_device)
 from pullback._c.graph.op cimport (
     ARG_ANY, ARG_TENSORS, MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE,
     OP_LISTS, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, PROMOTE_FLOAT, Op,
@@ -66,11 +66,6 @@ def swap_tracer(function):
 cdef object op_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names):
     return op_parse_and_apply(<Op>self, args, PyVectorcall_NARGS(nargsf),
                               None if names == NULL else <object>names)
-
-
-cdef int fail_count(Op op, Py_ssize_t given) except -1:
-    raise TypeError(f"{shown_name(op)}() takes {op.npositional} positional arguments but {given} "
-                    f"were given")
 
 
 cdef int fail_missing(Op op, PyObject **out) except -1:
@@ -122,7 +117,10 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
         return op_call2(op_named(op.overload), <object>args[0], <object>args[1])
     if nargs > op.npositional:
         if not op.flags & OP_VARARGS:
-            fail_count(op, nargs)
+            given_arguments, keywords = in_former_order(
+                op, [<object>args[i] for i in range(nargs)], {} if names is None else {
+                    names[i]: <object>args[nargs + i] for i in range(len(names))})
+            return op(*given_arguments, **keywords)
         first_spread = op.npositional - 1
         spread = PyTuple_New(nargs - first_spread)
         for i in range(first_spread, nargs):

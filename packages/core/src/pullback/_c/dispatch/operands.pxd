@@ -5,6 +5,7 @@ from pullback._c.graph.tensor cimport Tensor
 
 
 cdef object OVERRIDING
+cdef tuple in_former_order(Op op, list given, dict keywords)
 cdef object checked_operand(Op op, int position, object value)
 cdef int common_dtype(PyObject **values, int count) except -2
 cdef int unsupported(Op op, int code) except -1

@@ -1,5 +1,7 @@
 """The operands of a call: common dtype, casts, devices, overlap of memory."""
 
+import warnings
+
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
@@ -28,6 +30,25 @@ cdef int fail_kind(Op op, int position, object value) except -1:
               ARG_TENSORS: "tuple of Tensors"}.get(op.arg_kinds[position], "Tensor")
     raise TypeError(f"{shown_name(op)}(): argument '{op.arg_names[position]}' (position "
                     f"{position + 1}) must be {wanted}, not {type(value).__name__}")
+
+
+cdef tuple in_former_order(Op op, list given, dict keywords):
+    """Return arguments in torch's older order, `add(self, alpha, other)`, in the order they mean today.
+
+    It warns. Raises TypeError where the op never had a factor before its other operands.
+    """
+    cdef Py_ssize_t count = op.npositional
+    for factor in ("alpha", "value"):
+        if (len(given) == count + 1 and factor in op.arg_names[count:]
+                and dtype_of_scalar(given[1]) >= 0 and is_tensor(given[2])):
+            name = shown_name(op)
+            others = ", ".join([f"Tensor {other}" for other in op.arg_names[1:count]])
+            warnings.warn(f"This overload of {name} is deprecated:\n\t{name}(Number {factor}, "
+                          f"{others})\nConsider using one of the following signatures instead:"
+                          f"\n\t{name}({others}, *, Number {factor} = 1)", stacklevel=1)
+            return given[:1] + given[2:], {factor: given[1], **keywords}
+    raise TypeError(f"{shown_name(op)}() takes {count} positional arguments but {len(given)} "
+                    f"were given")
 
 
 cdef object checked_operand(Op op, int position, object value):

@@ -3,7 +3,7 @@
 import functools
 import math
 
-from pullback.ops.rules.attention_backends import check_backends
+from pullback.ops.rules.attention_backends import check_backends, kernels_allowed
 from pullback.ops.rules.dtypes import accumulate_dtype, cast_to, type_name
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, put
@@ -278,6 +278,7 @@ def _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable
     dtype, size = query.dtype, query.shape
     fits = (
         not dropout_p
+        and kernels_allowed()
         and key.dtype is dtype
         and value.dtype is dtype
         and _fit(size, key.shape, value.shape, bool(enable_gqa))

@@ -18,6 +18,11 @@ def set_allowed_backends(numbers: tuple[int, ...]) -> None:
     _allowed[0] = numbers
 
 
+def kernels_allowed() -> bool:
+    """Return whether the device's kernel may run."""
+    return FLASH_ATTENTION in _allowed[0]
+
+
 def check_backends() -> None:
     """Raise RuntimeError if nothing that is there may run."""
     allowed = _allowed[0]

@@ -106,6 +106,7 @@ op(
     forward=_set,
     view=True,
     inplace="only",
+    method=False,  # Tensor.set_ takes storages too, and calls this op for tensors
     function=False,
     node="NotImplemented",
     vjp={name: no_derivative("set_", name) for name in ("self", "source")},
