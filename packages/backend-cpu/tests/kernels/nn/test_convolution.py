@@ -146,6 +146,7 @@ CASES = {
     "one window": (2, 1, 2, 3, (3, 2), (1 << 62, 1 << 40), (1, 0), (1, 1), (4, 5)),
     "line": (3, 1, 16, 32, (5,), (1,), (2,), (1,), (300,)),
     "volume": (2, 2, 3, 4, (2, 3, 2), (1, 2, 1), (1, 0, 1), (1, 1, 2), (5, 6, 7)),
+    "windows of one channel": (5, 1, 1, 9, (3, 3), (1, 1), (1, 1), (1, 1), (12, 13)),
     "many positions": (1, 1, 1, 8, (7, 7), (1, 1), (3, 3), (1, 1), (28, 28)),
 }
 
@@ -156,7 +157,7 @@ def test_cases(dtype, name):
     check(Case(dtype, *CASES[name]))
 
 
-@pytest.mark.parametrize("name", ["padded", "strided", "depthwise", "line"])
+@pytest.mark.parametrize("name", ["padded", "strided", "depthwise", "line", "many positions"])
 def test_threads_make_no_difference(name):
     case = Case("f32", *CASES[name])
     before = get_num_threads()
@@ -166,11 +167,14 @@ def test_threads_make_no_difference(name):
             set_num_threads(count)
             out = np.zeros_like(case.windows)
             run_kernel("conv", out, [case.image, case.weight], case.parameters)
-            found.append(out)
+            weight = np.zeros_like(case.weight)
+            run_kernel("conv_backward_weight", weight, [case.image, case.windows], case.parameters)
+            found.append([out, weight])
             check(case)
     finally:
         set_num_threads(before)
-    np.testing.assert_array_equal(*found)
+    for one, other in zip(*found):
+        np.testing.assert_array_equal(one, other)
 
 
 @st.composite
