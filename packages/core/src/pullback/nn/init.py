@@ -286,7 +286,7 @@ def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gene
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Fill with normal numbers of standard deviation gain / sqrt(fan); see kaiming_uniform_.
+    """Fill with normal numbers of standard deviation gain / sqrt(fan); see ``kaiming_uniform_``.
 
     >>> import pullback
     >>> from pullback.nn import init

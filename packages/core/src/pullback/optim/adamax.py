@@ -24,9 +24,9 @@ __all__ = ["Adamax", "adamax"]
 class Adamax(Optimizer):
     """Adamax: Adam with the largest gradient, decayed, in place of the average of squares.
 
-    m = b1 m + (1 - b1) g, u = max(b2 u, |g| + eps), p = p - lr m / (u (1 - b1^t)) (Kingma and Ba,
-    "Adam: A Method for Stochastic Optimization", 2015, section 7.1). Other options are those of
-    ``Adam``.
+    m = b1 m + (1 - b1) g, u = max(b2 u, abs(g) + eps), p = p - lr m / (u (1 - b1^t)) (Kingma and
+    Ba, "Adam: A Method for Stochastic Optimization", 2015, section 7.1). Other options are those
+    of ``Adam``.
 
     Raises: ValueError for an option outside its range.
 

@@ -233,8 +233,8 @@ class LinearCrossEntropyLoss(Module):
     """The cross entropy of a linear map of inputs (n, in_features) to ``num_classes`` logits.
 
     ``target`` has classes (n) as int64, or probabilities (n, num_classes). With ``out_features``
-    there are as many losses for each row: targets are (n, *out_features). With ``options`` logits
-    are computed for some rows at a time, and take the memory of these.
+    there are as many losses for each row: targets are ``(n, *out_features)``. With ``options``
+    logits are computed for some rows at a time, and take the memory of these.
 
     Raises: RuntimeError for a label_smoothing outside of [0, 1], or a ``weight`` of another shape
     than (num_classes,).
