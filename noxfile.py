@@ -92,13 +92,14 @@ def dev(session: nox.Session) -> None:
 
 @nox.session
 def gen(session: nox.Session) -> None:
-    """Write the tables of operations and of torch's names in the docs; `-- --stubs DIR` stubs."""
+    """Write tables of ops and of torch's names, and examples of ops; `-- --stubs DIR` stubs."""
     session.install("numpy>=2")
     session.run(
         "python", "packages/core/tools/opgen.py", *(session.posargs or ["--docs", "docs/reference"])
     )
     if not session.posargs:
         install_wheels(session, "core", "cpu", "profiler")
+        session.run("python", "packages/core/tools/examplegen.py")
         session.run("python", "packages/core/tools/compatgen.py", "--docs", "docs/reference")
 
 

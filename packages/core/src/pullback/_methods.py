@@ -272,7 +272,7 @@ def _part_of_numbers(name):
         else:
             part(self).fill_(value)
 
-    return property(part, write)
+    return property(part, write, doc=f"The {name} parts, a view; writing to it sets them.")
 
 
 def _is_on(kind):

@@ -100,7 +100,7 @@ def test_op_is_where_its_entry_says(entry):
             assert getattr(pb.linalg, public) is getattr(ops, name)
         if entry.function and "special" in entry.namespaces:
             assert getattr(pb.special, public) is getattr(ops, name)
-    assert op.__doc__ == entry.doc
+    assert op.__doc__.startswith(entry.doc)
 
 
 def test_every_primitive_is_that_of_an_entry():

@@ -58,6 +58,18 @@ cdef class Op:
     def __reduce__(self):
         return op_by_name, (self.name,)
 
+    def __getattr__(self, name):
+        # Made when `help` or `inspect.signature` asks: a thousand texts would slow the import down.
+        if name != "__signature__":
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute {name!r}")
+        from pullback._help.ops import signature_of
+        return signature_of(self.entry, inplace=self.functional is not None)
+
+    @property
+    def __doc__(self):
+        from pullback._help.ops import documentation_of
+        return documentation_of(self.entry, inplace=self.functional is not None)
+
     @property
     def is_inplace(self):
         """True when the op writes its first argument."""

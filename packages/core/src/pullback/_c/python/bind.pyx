@@ -149,7 +149,6 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
         shown = entry.function
     op.__name__ = shown
     op.__qualname__ = shown
-    op.__doc__ = entry.doc
     op.__module__ = "pullback"
     op.functional = functional
     op.flags = flags

@@ -1,0 +1,1 @@
+"""What ``help``, ``dir`` and error messages tell of the names that there are, and are not."""
