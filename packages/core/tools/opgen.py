@@ -55,6 +55,27 @@ RESULTS = {
     "any": "Any",
     "None": "None",
 }
+# Ops that return several tensors, or other than one by their arguments.
+NAMED_RESULTS = {
+    **dict.fromkeys(("sort", "topk", "kthvalue", "mode", "cummax", "cummin"), "_ValuesIndices"),
+    **dict.fromkeys(("var_mean", "std_mean"), "tuple[Tensor, Tensor]"),
+    **dict.fromkeys(("broadcast_tensors", "meshgrid", "unravel_index"), "tuple[Tensor, ...]"),
+    "aminmax": "_Bounds",
+    "histogram": "_Histogram",
+    "frexp": "_Parts",
+}
+ALONG = "dim: _int, keepdim: _bool = False, *, out: _Tensors | None = None"
+BY_ARGUMENTS = {
+    **dict.fromkeys(("median", "nanmedian"), (("", "Tensor"), (ALONG, "_ValuesIndices"))),
+    **dict.fromkeys(
+        ("max", "min"),
+        (
+            ("", "Tensor"),
+            (ALONG, "_ValuesIndices"),
+            ("other: Tensor, *, out: Tensor | None = None", "Tensor"),
+        ),
+    ),
+}
 PLAIN_HEADER = '''"""Types of {module}; made from the op table by tools/opgen.py."""
 
 from builtins import bool as _bool, float as _float, int as _int, str as _str
@@ -132,7 +153,7 @@ def render_stub(
     entry: Entry, name: str, *, method: bool, out: bool, overloaded: bool = False
 ) -> Iterator[str]:
     """Yield the lines of one function or method; ``overloaded`` if there are more of its name."""
-    result = RESULTS[entry.returns]
+    result = NAMED_RESULTS.get(entry.name, RESULTS[entry.returns])
     first_line = entry.doc.splitlines()[0].replace("\\", "\\\\")
     for spread in (True, False) if entry.varargs else (False,):
         arguments = render_arguments(
@@ -148,6 +169,13 @@ def render_all(
     table: Mapping[str, Entry], entry: Entry, name: str, *, method: bool, out: bool
 ) -> Iterator[str]:
     """Yield the lines of one function or method and of the overload for its further keywords."""
+    if entry.name in BY_ARGUMENTS:
+        for arguments, result in BY_ARGUMENTS[entry.name]:
+            first = "self" if method else "input: Tensor"
+            yield "@overload"
+            yield f"def {name}({first}{', ' * bool(arguments)}{arguments}) -> {result}:"
+            yield f'    """{entry.doc.splitlines()[0]}"""'
+        return
     forms = [entry, table[entry.overload]] if entry.overload else [entry]
     for form in forms:
         yield from render_stub(form, name, method=method, out=out, overloaded=len(forms) > 1)

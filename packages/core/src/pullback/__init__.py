@@ -206,3 +206,7 @@ def __getattr__(name):
 
         return vmap
     raise AttributeError(f"module 'pullback' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *_LATE, "is_storage", "load", "save", "vmap"})

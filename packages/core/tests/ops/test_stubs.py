@@ -1,5 +1,6 @@
 """The generated stubs, read by mypy on a small example."""
 
+import runpy
 import shutil
 import subprocess
 import sys
@@ -64,6 +65,10 @@ WRONG = {
     "pb.zeros(2, dtype='float32')": "call-overload",
     "x.shape.numle()": "attr-defined",
     "x + 'one'": "operator",
+    "pb.nn.Linear(3)": "call-arg",
+    "pb.nn.Linear(3, 4)(1)": "arg-type",
+    "pb.optim.Adam([x], lr='1')": "arg-type",
+    "pb.autograd.grad(x, 1)": "call-overload",
 }
 
 
@@ -76,7 +81,7 @@ def check(tmp_path_factory):
     shutil.copytree(
         Path(pb.__file__).parent,
         package,
-        ignore=shutil.ignore_patterns("_c", "include", "__pycache__", "*.pyi"),
+        ignore=shutil.ignore_patterns("_c", "include", "__pycache__"),
     )
     subprocess.run([sys.executable, TOOL, "--stubs", folder / "path"], check=True)
 
@@ -97,6 +102,20 @@ def check(tmp_path_factory):
 
 def test_good_program_passes(check):
     assert check(textwrap.dedent(GOOD)) == ""
+
+
+def test_training_script_passes_and_runs(check, tmp_path):
+    program = Path(__file__).with_name("typed_program.py")
+    assert check(program.read_text()) == ""
+    subprocess.run([sys.executable, program], cwd=tmp_path, check=True, timeout=100)
+
+
+def test_stubs_of_classes_are_those_of_their_signatures():
+    tool = TOOL.with_name("classstubs.py")
+    made = runpy.run_path(str(tool))
+    for module in made["MODULES"]:
+        text = made["path_of"](module).read_text()
+        assert made["make_stub"](module) == text, f"run python {tool}"
 
 
 def test_wrong_lines_are_found(check):

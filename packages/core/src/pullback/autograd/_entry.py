@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from pullback._c.engine import engine
 from pullback._c.graph import levels
@@ -12,6 +13,12 @@ from pullback._c.ops import create
 from pullback._c.python import node_methods, tensor_methods
 from pullback._c.transforms import batching
 from pullback.autograd.graph import GradientEdge
+
+if TYPE_CHECKING:
+    from pullback import Tensor as _Tensor
+
+    _Ends: TypeAlias = _Tensor | GradientEdge | Sequence[_Tensor | GradientEdge]
+    _Seeds: TypeAlias = _Tensor | Sequence[_Tensor | None] | None
 
 __all__ = ["backward", "execute_backward", "grad"]
 
@@ -114,13 +121,13 @@ def _prepare(roots, seeds, batched=False):
 
 
 def backward(
-    tensors,
-    grad_tensors=None,
-    retain_graph=None,
-    create_graph=False,
-    grad_variables=None,
-    inputs=None,
-):
+    tensors: _Ends,
+    grad_tensors: _Seeds = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: _Seeds = None,
+    inputs: _Ends | None = None,
+) -> None:
     """Add the gradients of ``tensors`` to the ``.grad`` of the leaves they depend on.
 
     ``grad_tensors``: one gradient per tensor, of its shape; None stands for 1 where the tensor has
@@ -196,6 +203,34 @@ def _backward_to(edges, grads, retain_graph, create_graph, inputs):
         ):
             seen.add(id(item))
             tensor_methods.accumulate_in_place_of(item, gradient)
+
+
+@overload
+def grad(
+    outputs: _Ends,
+    inputs: _Ends,
+    grad_outputs: _Seeds = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[_Tensor, ...]: ...
+
+
+@overload
+def grad(
+    outputs: _Ends,
+    inputs: Mapping[Any, _Tensor],
+    grad_outputs: _Seeds = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> dict[Any, _Tensor]: ...
 
 
 def grad(

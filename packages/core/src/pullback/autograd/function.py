@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
+from typing import TYPE_CHECKING, Any
 
 from pullback._c.base import state
 from pullback._c.engine import custom_function as _function
@@ -16,6 +17,9 @@ from pullback._c.graph.tensor import Tensor
 from pullback._c.transforms import batching, tangents
 from pullback.autograd import _vmapped as vmapped
 from pullback.ops import ops
+
+if TYPE_CHECKING:
+    from pullback import Tensor as _Tensor
 
 __all__ = [
     "BackwardCFunction",
@@ -46,6 +50,17 @@ class FunctionCtx(_function.FunctionNode):
     >>> isinstance(y.grad_fn, pullback.autograd.function.FunctionCtx), y.grad_fn.factor
     (True, 3.0)
     """
+
+    if TYPE_CHECKING:
+        needs_input_grad: tuple[bool, ...]
+
+        @property
+        def saved_tensors(self) -> tuple[_Tensor, ...]: ...
+        def save_for_backward(self, *tensors: _Tensor | None) -> None: ...
+        def mark_dirty(self, *tensors: _Tensor) -> None: ...
+        def mark_non_differentiable(self, *tensors: _Tensor) -> None: ...
+        def set_materialize_grads(self, value: bool) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
 
     def mark_shared_storage(self, *pairs):
         """Deprecated; does nothing."""
@@ -161,19 +176,19 @@ class Function(metaclass=FunctionMeta):
         )
 
     @staticmethod
-    def forward(*args, **kwargs):
+    def forward(*args: Any, **kwargs: Any) -> Any:
         """Compute the outputs; override it."""
         raise NotImplementedError(
             "You must implement the forward function for custom autograd.Function."
         )
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> Any:
         """Save values for backward; override it to write ``forward`` without ctx."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
-    def backward(ctx, *grad_outputs):
+    def backward(ctx: Any, *grad_outputs: Any, **_: Any) -> Any:
         """Return the gradients of forward's arguments; override it (or ``vjp``)."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your "
@@ -181,7 +196,7 @@ class Function(metaclass=FunctionMeta):
         )
 
     @staticmethod
-    def vjp(ctx, *grad_outputs):
+    def vjp(ctx: Any, *grad_outputs: Any, **_: Any) -> Any:
         """Another name of ``backward``."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your "
@@ -189,7 +204,7 @@ class Function(metaclass=FunctionMeta):
         )
 
     @staticmethod
-    def jvp(ctx, *grad_inputs):
+    def jvp(ctx: Any, *grad_inputs: Any, **_: Any) -> Any:
         """Return the tangents of the outputs; override it for forward mode."""
         raise NotImplementedError(
             "You must implement the jvp function for custom "
@@ -197,7 +212,7 @@ class Function(metaclass=FunctionMeta):
         )
 
     @staticmethod
-    def vmap(info, in_dims, *args):
+    def vmap(info: Any, in_dims: Any, *args: Any, **_: Any) -> Any:
         """Return (outputs, out_dims) for batched arguments; override it for vmap.
 
         ``info`` has ``batch_size`` and ``randomness``. ``in_dims`` has the batch dim of each
@@ -209,7 +224,7 @@ class Function(metaclass=FunctionMeta):
         )
 
     @classmethod
-    def apply(cls, *args, **kwargs):
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run ``forward`` and record one node for it; returns forward's outputs.
 
         Raises: RuntimeError for a misuse of ``ctx``, and under ``vmap`` without a rule for it;
@@ -352,7 +367,7 @@ def _bound(forward, args, kwargs):
     return bound.args
 
 
-def once_differentiable(fn):
+def once_differentiable(fn: Any) -> Any:
     """Mark a backward that cannot be differentiated: its body runs without recording.
 
     Its results have no history. Raises: RuntimeError when they are differentiated although one of

@@ -323,7 +323,9 @@ class _MultiHandle(RemovableHandle):
         self.handles = state
 
 
-def register_multi_grad_hook(tensors: Sequence, fn: Callable, *, mode: str = "all"):
+def register_multi_grad_hook(
+    tensors: Sequence, fn: Callable, *, mode: str = "all"
+) -> RemovableHandle:
     """Call ``fn`` once per backward pass: with all gradients of ``tensors``, or with the first.
 
     In mode 'all' it runs when every tensor that the pass reaches has its gradient; the others are

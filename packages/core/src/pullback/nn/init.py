@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import Any
 
 import pullback
-from pullback import no_grad
+from pullback import Tensor, no_grad
 
 __all__ = [
     "calculate_gain",
@@ -46,7 +47,7 @@ _GAINS = {
 }
 
 
-def calculate_gain(nonlinearity, param=None):
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """Return the factor by which weights before a nonlinearity are larger than for none.
 
     ``param`` is the negative slope of "leaky_relu" (0.01 by default).
@@ -70,7 +71,7 @@ def calculate_gain(nonlinearity, param=None):
 # ---- the same for every element ------------------------------------------------------------------
 
 
-def uniform_(tensor, a=0.0, b=1.0, generator=None):
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with numbers that are uniform in [a, b); return the tensor.
 
     >>> import pullback
@@ -82,7 +83,7 @@ def uniform_(tensor, a=0.0, b=1.0, generator=None):
         return tensor.uniform_(a, b, generator=generator)
 
 
-def normal_(tensor, mean=0.0, std=1.0, generator=None):
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with normal numbers of a mean and standard deviation; return the tensor.
 
     >>> import pullback
@@ -94,7 +95,14 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
         return tensor.normal_(mean, std, generator=generator)
 
 
-def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Any = None,
+) -> Tensor:
     """Fill with normal numbers, given that they are in [a, b]; return the tensor.
 
     They are the quantiles of uniform numbers between those of a and b. Warns where the mean is
@@ -120,7 +128,7 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
         return tensor.erfinv_().mul_(std * math.sqrt(2)).add_(mean).clamp_(min=a, max=b)
 
 
-def constant_(tensor, val):
+def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with one number; return the tensor.
 
     >>> import pullback
@@ -132,7 +140,7 @@ def constant_(tensor, val):
         return tensor.fill_(val)
 
 
-def ones_(tensor):
+def ones_(tensor: Tensor) -> Tensor:
     """Fill with ones; return the tensor.
 
     >>> import pullback
@@ -143,7 +151,7 @@ def ones_(tensor):
     return constant_(tensor, 1.0)
 
 
-def zeros_(tensor):
+def zeros_(tensor: Tensor) -> Tensor:
     """Fill with zeros; return the tensor.
 
     >>> import pullback
@@ -157,7 +165,7 @@ def zeros_(tensor):
 # ---- identities ----------------------------------------------------------------------------------
 
 
-def eye_(tensor):
+def eye_(tensor: Tensor) -> Tensor:
     """Make a matrix the identity; return it. Raises: ValueError unless it has two dims.
 
     >>> import pullback
@@ -172,7 +180,7 @@ def eye_(tensor):
         return tensor.copy_(pullback.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
-def dirac_(tensor, groups=1):
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Make a kernel (out, in, sizes...) of a convolution pass on its input; return it.
 
     As many channels of each group as there are on both sides pass.
@@ -225,7 +233,7 @@ def _uniform_by_fan_in(bias, weight):
     return uniform_(bias, -bound, bound)
 
 
-def xavier_uniform_(tensor, gain=1.0, generator=None):
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with numbers uniform in (-a, a), a = gain * sqrt(6 / (fan_in + fan_out)).
 
     X. Glorot and Y. Bengio (2010), equation 16. Returns the tensor.
@@ -241,7 +249,7 @@ def xavier_uniform_(tensor, gain=1.0, generator=None):
     return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor, gain=1.0, generator=None):
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with normal numbers of standard deviation gain * sqrt(2 / (fan_in + fan_out)).
 
     X. Glorot and Y. Bengio (2010). Returns the tensor.
@@ -266,7 +274,13 @@ def _kaiming_std(tensor, a, mode, nonlinearity):
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
-def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
+def kaiming_uniform_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:
     """Fill with numbers uniform in (-b, b), b = gain * sqrt(3 / fan); return the tensor.
 
     ``mode`` says which fan keeps the variance: "fan_in" of the forward pass, "fan_out" of the
@@ -285,7 +299,13 @@ def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gene
     return uniform_(tensor, -math.sqrt(3) * std, math.sqrt(3) * std, generator)
 
 
-def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
+def kaiming_normal_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:
     """Fill with normal numbers of standard deviation gain / sqrt(fan); see ``kaiming_uniform_``.
 
     >>> import pullback
@@ -300,7 +320,7 @@ def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gener
 # ---- matrices ------------------------------------------------------------------------------------
 
 
-def orthogonal_(tensor, gain=1, generator=None):
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """Make a tensor, seen as a matrix of its first dim by all others, orthogonal; return it.
 
     The matrix is uniform among orthogonal ones (the polar factor of a matrix of normal numbers),
@@ -327,7 +347,7 @@ def orthogonal_(tensor, gain=1, generator=None):
         return tensor.copy_((left @ right).reshape(tensor.shape)).mul_(gain)
 
 
-def sparse_(tensor, sparsity, std=0.01, generator=None):
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Fill a matrix with normal numbers, and a fraction of each column with zeros; return it.
 
     J. Martens (2010).

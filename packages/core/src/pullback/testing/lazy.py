@@ -77,11 +77,11 @@ def check_lazy_grad(sample: Sample) -> None:
     found = pb.autograd.grad(outputs, inputs, list(map(as_lazy, seeds)), allow_unused=True)
     _assert_alike(found, wanted, "gradients")
     directions = [pb.randn(x.shape, dtype=x.dtype, device=x.device) for x in inputs]
-    wanted = _tangents(function, inputs, directions)
-    found = _tangents(
+    tangents = _tangents(function, inputs, directions)
+    lazy_tangents = _tangents(
         lambda *values: function(*map(as_lazy, values)), inputs, list(map(as_lazy, directions))
     )
-    _assert_alike(found, wanted, "tangents")
+    _assert_alike(lazy_tangents, tangents, "tangents")
 
 
 def _tangents(function: Any, inputs: list, directions: list) -> list:

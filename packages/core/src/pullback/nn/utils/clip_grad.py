@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 import warnings
+from collections.abc import Iterable
 
 import pullback
 from pullback import Tensor
@@ -25,7 +26,12 @@ def _gradients(parameters):
     return [p.grad for p in _listed(parameters) if p.grad is not None]
 
 
-def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
     """Return the norm of all elements of tensors, as if they were one vector.
 
     ``norm_type`` is p of the p-norm, ``inf`` for the largest absolute value; ``foreach`` is
@@ -55,7 +61,12 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     return total
 
 
-def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    total_norm: Tensor,
+    foreach: bool | None = None,
+) -> None:
     """Scale gradients in place by max_norm / total_norm, unless that is above 1.
 
     >>> import pullback
@@ -72,7 +83,13 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
             gradient.mul_(scale.to(gradient.device))
 
 
-def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
     """Scale gradients in place so that their norm is at most ``max_norm``; return the norm before.
 
     ``parameters`` is a tensor or an iterable of tensors. See ``get_total_norm``.
@@ -97,7 +114,13 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     return total
 
 
-def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
     """Do as ``clip_grad_norm_``, with a FutureWarning."""
     warnings.warn(
         "`pullback.nn.utils.clip_grad_norm` is now deprecated in favor of "
@@ -108,7 +131,9 @@ def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
-def clip_grad_value_(parameters, clip_value, foreach=None):
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
     """Limit every element of the gradients to [-clip_value, clip_value], in place.
 
     >>> import pullback

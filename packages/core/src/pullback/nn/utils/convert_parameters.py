@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pullback
 from pullback import Tensor
 
@@ -17,7 +19,7 @@ def _check_device(device, parameter):
     return parameter.device
 
 
-def parameters_to_vector(parameters):
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """Return the elements of all parameters as one vector, which is differentiable.
 
     Raises: TypeError for parameters on two devices; ValueError for none.
@@ -33,7 +35,7 @@ def parameters_to_vector(parameters):
     return pullback.cat(parts)
 
 
-def vector_to_parameters(vec, parameters):
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Let parameters be views of parts of a vector, one after the other.
 
     Raises: TypeError for what is no tensor, or parameters on two devices; RuntimeError for too

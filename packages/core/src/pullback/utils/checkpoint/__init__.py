@@ -11,6 +11,9 @@ tensor([  5.4366, 218.3926])
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from pullback._c.base.state import is_grad_enabled
 from pullback.utils.checkpoint._debug import OpLogs, set_checkpoint_debug_enabled
 from pullback.utils.checkpoint._debug import wanted as _debug_wanted
@@ -62,15 +65,15 @@ __all__ = [
 
 
 def checkpoint(
-    function,
-    *args,
-    use_reentrant=None,
-    context_fn=noop_context_fn,
-    determinism_check="default",
-    debug=False,
-    early_stop=True,
-    **kwargs,
-):
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], Any] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
     """Return ``function(*args, **kwargs)``, saving only its arguments for backward.
 
     The first time that backward needs a tensor that the function saved, the function runs again,
@@ -145,7 +148,9 @@ def checkpoint(
     return result
 
 
-def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
     """Run functions one after the other, checkpointed in segments; the last one is not.
 
     ``functions`` is a list, or has one to give by ``children()``. ``preserve_rng_state`` and

@@ -76,5 +76,6 @@ class CheckpointFunction(Function):
             raise RuntimeError(
                 "none of output has requires_grad=True, this checkpoint() is not necessary"
             )
-        backward(*zip(*pairs))
+        reached, seeds = zip(*pairs)
+        backward(reached, seeds)
         return None, None, *(leaf.grad if isinstance(leaf, Tensor) else None for leaf in leaves)
