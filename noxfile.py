@@ -92,14 +92,15 @@ def dev(session: nox.Session) -> None:
 
 @nox.session
 def gen(session: nox.Session) -> None:
-    """Write tables of ops and of torch's names, and examples of ops; `-- --stubs DIR` stubs."""
+    """Write tables of ops and torch's names, examples, types of classes; `-- --stubs DIR` stubs."""
     session.install("numpy>=2")
     session.run(
         "python", "packages/core/tools/opgen.py", *(session.posargs or ["--docs", "docs/reference"])
     )
     if not session.posargs:
         install_wheels(session, "core", "cpu", "profiler")
-        session.run("python", "packages/core/tools/examplegen.py")
+        for tool in ("examplegen", "classstubs"):
+            session.run("python", f"packages/core/tools/{tool}.py")
         session.run("python", "packages/core/tools/compatgen.py", "--docs", "docs/reference")
 
 
