@@ -44,6 +44,7 @@ WORDS = {
 }
 LEFT_OUT = (
     "packages/core/src/pullback/testing/interrupts.py",  # labels of workloads
+    "packages/core/src/pullback/_help/arguments.py",  # names of arguments: abs, mean, median
     "packages/core/src/pullback/nn/init.py",  # nonlinearities, which are arguments
 )
 
