@@ -3,14 +3,14 @@
     python unshipped.py folders SOURCE
     python unshipped.py files SOURCE
 
-Wheels have Python modules, stubs, the typing marker and the headers in ``include``. Everything is
+Wheels have Python modules and their data, stubs, the typing marker and the headers in ``include``. Everything is
 shipped unless it is named here, so a new module or folder cannot be forgotten.
 """
 
 import os
 import sys
 
-SHIPPED = (".py", ".pyi", "py.typed", "templates.txt")
+SHIPPED = (".py", ".pyi", ".json", "py.typed", "templates.txt")
 CONTRACT = "include"  # the folder of the headers for plugins; other headers are the core's own
 
 

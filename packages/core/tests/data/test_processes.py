@@ -1,5 +1,6 @@
 """Worker processes: what they send, their seeds, their exceptions and their ends."""
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -481,7 +482,8 @@ def test_workers_end_with_the_program(request, how, code, printed):
         assert os.read(receive, 1) == b""
         out, err = program.communicate(timeout=LONG)
     finally:
-        program.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)  # workers that are left hold its pipes, too
         program.communicate()
         os.close(receive)
     assert (program.returncode, out, err) == (code, printed, "")
