@@ -3,8 +3,8 @@
     python unshipped.py folders SOURCE
     python unshipped.py files SOURCE
 
-Wheels have Python modules and their data, stubs, the typing marker and the headers in ``include``. Everything is
-shipped unless it is named here, so a new module or folder cannot be forgotten.
+Wheels have Python modules and their data, stubs, the typing marker and the headers in ``include``.
+Everything is shipped unless it is named here, so a new module or folder cannot be forgotten.
 """
 
 import os
