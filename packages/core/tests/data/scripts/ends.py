@@ -9,6 +9,7 @@ import pullback as pb
 from pullback.utils.data import DataLoader, Dataset
 
 how = sys.argv[1]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
 
 
 class Samples(Dataset):
