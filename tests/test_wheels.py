@@ -44,7 +44,9 @@ def test_wheel_holds_modules_markers_and_nothing_else(wheel):
     unwanted = [
         name
         for name in inside
-        if not name.endswith((".py", ".pyi", ".so", ".pyd", "/py.typed", "/templates.txt"))
+        if not name.endswith(
+            (".py", ".pyi", ".so", ".pyd", "/py.typed", "/templates.txt", "/_help/examples.json")
+        )
         and not (name.startswith(contract) and name.endswith((".h", ".pxd")))
         and not (name.startswith(CUDA) and name.endswith((".cu", ".cuh", ".h", ".fatbin")))
         and name != f"{CUDA}kernels/architectures.txt"
