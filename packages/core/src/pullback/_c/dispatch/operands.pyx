@@ -33,7 +33,7 @@ cdef int fail_kind(Op op, int position, object value) except -1:
 
 
 cdef tuple in_former_order(Op op, list given, dict keywords):
-    """Return arguments in torch's older order, `add(self, alpha, other)`, in the order they mean today.
+    """Return arguments in torch's older order, `add(self, alpha, other)`, in that of today.
 
     It warns. Raises TypeError where the op never had a factor before its other operands.
     """
