@@ -1,18 +1,12 @@
 """The same program on both modules gives the same values, gradients and dtypes."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
+import programs
 import pytest
 
 import pullback
 
 torch = pytest.importorskip("torch", reason="torch is not installed: run `nox -s parity`")
-
-spec = importlib.util.spec_from_file_location("programs", Path(__file__).with_name("programs.py"))
-programs = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(programs)
 
 
 @pytest.mark.parametrize("name", programs.PROGRAMS)
