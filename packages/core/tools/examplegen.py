@@ -1,7 +1,7 @@
 """Write the examples that ``help`` shows: ``python examplegen.py``, with pullback-cpu installed.
 
 An example is the smallest useful sample call of an op's entry, with round numbers, and what it
-returns on the devices cpu and ref; an op whose entry has its own text keeps that.
+returns on the devices cpu and ref. Ops in ``BY_HAND`` have an example of their own.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What ``help``, ``dir`` and error messages tell of the names that there are, and are not."""
+"""Signatures, descriptions of arguments, and examples of ops, for ``help`` and ``inspect``."""
