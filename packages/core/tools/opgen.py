@@ -27,6 +27,7 @@ TOOLS = Path(__file__).resolve().parent
 PACKAGE = TOOLS.parent / "src" / "pullback"
 NAMESPACES = {
     "pullback": "",
+    "pullback.fft": "fft",
     "pullback.linalg": "linalg",
     "pullback.nn.functional": "functional",
     "pullback.special": "special",

@@ -24,7 +24,7 @@ def get_include():
     return _os.path.join(_os.path.dirname(__file__), "include")
 
 
-from pullback import backend, linalg, nn, random, special, utils
+from pullback import backend, fft, linalg, nn, random, special, utils
 from pullback._bind import bind_table as _bind_table
 from pullback._c.base import dtype as _dtype
 from pullback._c.base.dtype import (
@@ -140,6 +140,7 @@ _bind_table(
     {
         "": globals(),
         "functional": vars(nn.functional),
+        "fft": vars(fft),
         "linalg": vars(linalg),
         "special": vars(special),
     }

@@ -67,7 +67,7 @@ def _import_blas() -> Any:
     a tenth of that. So they are loaded alone, and taken out of ``sys.modules`` again: a later
     import of one goes through its package as usual.
     """
-    borrowed = [name for name in _WRAPPERS if name not in sys.modules and _load_alone(name)]
+    borrowed = [name for name in _WRAPPERS if name not in sys.modules and load_alone(name)]
     try:
         return importlib.import_module("pullback_cpu.gemm.blas")
     finally:
@@ -75,21 +75,24 @@ def _import_blas() -> Any:
             sys.modules.pop(name, None)
 
 
-def _load_alone(wrappers: str) -> bool:
-    """Put a module of wrappers into ``sys.modules``; false if that does not work."""
+def load_alone(name: str) -> bool:
+    """Put a compiled module of SciPy into ``sys.modules``, without the packages that it is in.
+
+    Returns whether that worked; if not, an ordinary import reports what is wrong.
+    """
     scipy = importlib.util.find_spec("scipy")
     folders = scipy.submodule_search_locations if scipy is not None else None
     for folder in folders or ():
-        linalg = os.path.join(folder, "linalg")
-        spec = importlib.machinery.PathFinder.find_spec(wrappers, [linalg])
+        place = os.path.join(folder, *name.split(".")[1:-1])
+        spec = importlib.machinery.PathFinder.find_spec(name, [place])
         if spec is None or spec.loader is None:
             continue
         try:
             module = importlib.util.module_from_spec(spec)
-            sys.modules[wrappers] = module
+            sys.modules[name] = module
             spec.loader.exec_module(module)
-        except Exception:  # the ordinary import comes next, and reports what is wrong
-            sys.modules.pop(wrappers, None)
+        except Exception:
+            sys.modules.pop(name, None)
             return False
         return True
     return False

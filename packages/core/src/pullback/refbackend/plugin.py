@@ -15,6 +15,7 @@ from . import (
     binary,
     creation,
     elementwise,
+    fft,
     indexing,
     linalg,
     reductions,
@@ -27,6 +28,7 @@ KERNELS: dict[str, tuple[int, Kernel]] = {
     **creation.KERNELS,
     **reductions.KERNELS,
     **linalg.KERNELS,
+    **fft.KERNELS,
     **indexing.KERNELS,
 }
 

@@ -9,6 +9,7 @@ alone; they differ in exceptions, and in torch's words:
 - ``bool``: results are truths.
 - ``bool_or_uint8``: truths, which may be written as uint8.
 - ``pair``: exact for (values, indices) along a dim, any dtype for the one value of all elements.
+- ``fft``: floats of any width, complex or not as the result is.
 - ``frexp``: exact, for mantissa and exponent.
 """
 
@@ -45,6 +46,12 @@ def complaint(entry, source, results, number, target):
         )
     if rule == "bool":
         return f"{entry.name} does not support non-boolean outputs."
+    if rule == "fft":
+        if given.is_complex == wanted.is_complex and given.kind in "fc":
+            return None
+        kind = "complex" if wanted.is_complex else "floating point"
+        function = entry.function.replace("2", "n")
+        return f"{function} expects a {kind} output tensor, but got {type_name(given)}"
     if rule in ("pointwise", "real_parts"):
         return f"Found dtype {type_name(given)} but expected {type_name(wanted)}"
     wanted, given = (_C_NAMES.get(dtype.name, dtype.name) for dtype in (wanted, given))

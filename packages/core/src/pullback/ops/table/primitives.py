@@ -356,6 +356,37 @@ _prim(
     required=True,
 )
 
+# -- Fourier transforms ------------------------------------------------------------------------------
+_TRANSFORMED = ("dim:ints", "normalization:int", "forward:int")
+_prim(
+    "fft_c2c",
+    "fft",
+    "self",
+    "Discrete Fourier transform of complex numbers over the dims, with exp(-2 pi i j k / n) where "
+    "forward is 1 and its conjugate where it is 0; divided by nothing (normalization 0), the root "
+    "of the number of points (1) or that number (2). No size is 0.",
+    params=_TRANSFORMED,
+    required=True,
+)
+_prim(
+    "fft_r2c",
+    "fft",
+    "self",
+    "fft_c2c of real numbers. The last of the dims has n // 2 + 1 elements in the output, or all.",
+    params=_TRANSFORMED,
+    required=True,
+)
+_prim(
+    "fft_c2r",
+    "fft",
+    "self",
+    "The real fft_c2c of numbers whose last of the dims has the first n // 2 + 1 of n, and whose "
+    "others are conjugates; n is the output's size. The imaginary parts of elements that are their "
+    "own conjugates do not count.",
+    params=_TRANSFORMED,
+    required=True,
+)
+
 # -- neural networks -------------------------------------------------------------------------------
 for _name, _family, _inputs, _doc, _params in OF_NETWORKS:
     _prim(_name, _family, _inputs, _doc, params=_params)

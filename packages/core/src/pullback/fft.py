@@ -1,0 +1,1 @@
+"""Discrete Fourier transforms: ``pullback.fft``. Its functions come from the op table."""
