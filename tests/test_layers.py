@@ -63,6 +63,7 @@ ALLOWED = {
             ".",
         },
         "_interop": {*BELOW_OPS, "_c/interop", "_c/ops", "backend", "utils"},
+        "signal": {"ops/creation"},
         "profiler": {"."},
         "_help": set(),
         "testing/references": set(),  # only NumPy: what an op computes is no part of its test

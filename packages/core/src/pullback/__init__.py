@@ -184,7 +184,7 @@ _overridable.wrap(
 
 _LATE = (
     *("__future__", "cuda", "func", "multiprocessing", "optim", "overrides", "profiler"),
-    *("safetensors", "serialization", "storage", "testing", "version"),
+    *("safetensors", "serialization", "signal", "storage", "testing", "version"),
 )
 
 

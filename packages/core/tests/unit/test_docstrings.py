@@ -32,7 +32,16 @@ OTHERS = (
 MODULES = (
     *("autograd", "autograd.anomaly_mode", "autograd.forward_ad", "autograd.function"),
     *("autograd.functional", "autograd.grad_mode", "autograd.graph", "autograd.variable"),
-    *("backend", "func", "storage", "testing", "utils.data", "utils.dlpack", "utils.hooks"),
+    *(
+        "backend",
+        "func",
+        "signal.windows",
+        "storage",
+        "testing",
+        "utils.data",
+        "utils.dlpack",
+        "utils.hooks",
+    ),
     *(
         module
         for module in modules_below("multiprocessing", "nn", "optim", "utils.data")

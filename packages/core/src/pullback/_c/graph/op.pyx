@@ -105,7 +105,7 @@ cdef str shown_name(Op op):
     """Return the public name of an op."""
     entry = op.entry
     shown = entry.function or entry.method
-    if not isinstance(shown, str) or op.name.startswith("linalg_"):
+    if not isinstance(shown, str) or op.name.startswith(("linalg_", "fft_")):
         return op.name
     return shown if op.name == entry.name else shown + "_"
 

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from pullback.ops.rules.dtypes import dtype_named
+from pullback.ops.rules.dtypes import dtype_named, type_name
 from pullback.ops.table.primitives_api import beside, run_primitive
 from pullback.ops.table.samples import TESTED, UNFILLED, Dtype, T, case
 from pullback.ops.table.schema import FLOATING, INTEGRAL, op, ops
@@ -31,7 +31,10 @@ def result_dtype(dtype, out):
     if out is None:
         return dtype
     if dtype is not None and dtype != out.dtype:
-        raise RuntimeError(f"dtype {dtype} does not match dtype of out parameter ({out.dtype})")
+        raise RuntimeError(
+            f"dtype {type_name(dtype)} does not match dtype of out parameter "
+            f"({type_name(out.dtype)})"
+        )
     return out.dtype
 
 

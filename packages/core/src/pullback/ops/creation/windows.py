@@ -15,9 +15,7 @@ def _checked_dtype(name, count, dtype):
     if not dtype.is_floating_point:
         raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
     if count < 0:
-        raise RuntimeError(
-            f"{name} requires non-negative window_length, got window_length={count}"
-        )
+        raise RuntimeError(f"{name} requires non-negative window_length, got window_length={count}")
     return dtype
 
 
@@ -29,7 +27,7 @@ def _window(name, signature, values, doc, reference):
     """
 
     def make(count, periodic, *rest):
-        *parameters, dtype, layout, device, pin_memory, requires_grad = rest
+        *parameters, dtype, _layout, device, _pin_memory, requires_grad = rest
         dtype = _checked_dtype(name, count, dtype)
         wide = dtype_named("float64")
         if count < 2:
@@ -63,7 +61,7 @@ def _window(name, signature, values, doc, reference):
     )
 
 
-def _cosines(*factors):
+def cosines(*factors):
     """Return a sum of cosines of multiples of the position, with alternating signs."""
 
     def values(positions, last):
@@ -76,11 +74,11 @@ def _cosines(*factors):
     return values
 
 
-def _triangle(positions, last):
+def triangle(positions, last):
     return 1 - ops.abs(positions * (2 / last) - 1)
 
 
-def _kaiser(positions, last, beta):
+def kaiser(positions, last, beta):
     offset = positions * (2 / last) - 1
     root = ops.sqrt(ops.clamp(1 - offset * offset, 0))
     top = factories().fill_tensor(
@@ -92,14 +90,14 @@ def _kaiser(positions, last, beta):
 _window(
     "hann_window",
     "",
-    _cosines(0.5, 0.5),
+    cosines(0.5, 0.5),
     "Return a Hann window: 1/2 - 1/2 cos(2 pi k / n).",
     lambda np, count: np.hanning(count),
 )
 _window(
     "hamming_window",
     "alpha: float = 0.54, beta: float = 0.46, ",
-    lambda positions, last, alpha, beta: _cosines(alpha, beta)(positions, last),
+    lambda positions, last, alpha, beta: cosines(alpha, beta)(positions, last),
     "Return a Hamming window: alpha - beta cos(2 pi k / n).",
     lambda np, count, alpha=0.54, beta=0.46: (
         alpha - beta * np.cos(2 * np.pi * np.arange(count) / (count - 1))
@@ -108,21 +106,21 @@ _window(
 _window(
     "blackman_window",
     "",
-    _cosines(0.42, 0.5, 0.08),
+    cosines(0.42, 0.5, 0.08),
     "Return a Blackman window: 0.42 - 0.5 cos(2 pi k / n) + 0.08 cos(4 pi k / n).",
     lambda np, count: np.blackman(count),
 )
 _window(
     "bartlett_window",
     "",
-    _triangle,
+    triangle,
     "Return a Bartlett window: a triangle from 0 to 1 and back to 0.",
     lambda np, count: np.bartlett(count),
 )
 _window(
     "kaiser_window",
     "beta: float = 12.0, ",
-    _kaiser,
+    kaiser,
     "Return a Kaiser window: I0(beta sqrt(1 - x^2)) / I0(beta) for x from -1 to 1.\n\n"
     "Source: J. Kaiser, R. Schafer, On the use of the I0-sinh window for spectrum analysis, 1980.",
     lambda np, count, beta=12.0: np.kaiser(count, beta),

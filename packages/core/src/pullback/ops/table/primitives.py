@@ -356,7 +356,7 @@ _prim(
     required=True,
 )
 
-# -- Fourier transforms ------------------------------------------------------------------------------
+# -- Fourier transforms ----------------------------------------------------------------------------
 _TRANSFORMED = ("dim:ints", "normalization:int", "forward:int")
 _prim(
     "fft_c2c",

@@ -97,3 +97,75 @@ def hfftn(np, self, s=None, dim=None, norm=None):
 def ihfftn(np, self, s=None, dim=None, norm=None):
     norm = {None: "forward", "backward": "forward", "forward": "backward"}.get(norm, norm)
     return np.conj(rfftn(np, self, s, dim, norm))
+
+
+def _framed(np, window, n_fft):
+    """The window in the middle of a frame."""
+    framed = np.zeros(n_fft, window.dtype)
+    start = (n_fft - len(window)) // 2
+    framed[start : start + len(window)] = window
+    return framed
+
+
+def stft(
+    np,
+    self,
+    n_fft,
+    hop_length=None,
+    win_length=None,
+    window=None,
+    center=True,
+    pad_mode="reflect",
+    normalized=False,
+    onesided=None,
+    return_complex=None,
+    align_to_window=None,
+):
+    """A transform of each frame."""
+    hop_length = n_fft // 4 if hop_length is None else hop_length
+    last = [(0, 0)] * (self.ndim - 1)
+    if center:
+        self = np.pad(self, [*last, (n_fft // 2, n_fft // 2)], mode=pad_mode)
+    if align_to_window:
+        missing = n_fft - len(window)
+        self = np.pad(self, [*last, (missing // 2, missing - missing // 2)])
+    framed = _framed(np, window, n_fft)
+    starts = range(0, self.shape[-1] - n_fft + 1, hop_length)
+    found = [np.fft.fft(self[..., k : k + n_fft] * framed) for k in starts]
+    found = np.stack(found, -1) / (np.sqrt(n_fft) if normalized else 1)
+    halved = onesided is not False and not np.iscomplexobj(self)
+    return found[..., : n_fft // 2 + 1, :] if halved else found
+
+
+def istft(
+    np,
+    self,
+    n_fft,
+    hop_length=None,
+    win_length=None,
+    window=None,
+    center=True,
+    normalized=False,
+    onesided=None,
+    length=None,
+    return_complex=False,
+):
+    """Frames, multiplied by the window, added, and divided by the sum of squared windows."""
+    count = self.shape[-1]
+    whole = n_fft + hop_length * (count - 1)
+    framed = _framed(np, window, n_fft)
+    signal = np.zeros((*self.shape[:-2], whole), complex)
+    envelope = np.zeros(whole, framed.dtype)
+    for k in range(count):
+        spectrum = self[..., k]
+        if return_complex:
+            frame = np.fft.ifft(spectrum)
+        else:
+            frame = np.fft.irfft(spectrum[..., : n_fft // 2 + 1], n_fft)
+        place = slice(k * hop_length, k * hop_length + n_fft)
+        signal[..., place] += frame * framed * (np.sqrt(n_fft) if normalized else 1)
+        envelope[place] += framed**2
+    start = n_fft // 2 if center else 0
+    end = whole - start if length is None else start + length
+    signal = (signal / np.where(envelope == 0, 1, envelope))[..., start:end]
+    return signal if return_complex else signal.real
