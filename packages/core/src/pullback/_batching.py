@@ -81,6 +81,15 @@ def run_random(op: Any, values: list, mapped: list, size: int, randomness: str) 
 # ---- rules by kind -------------------------------------------------------------------------------
 
 
+def _matrices(op, values, mapped, size):
+    """Rule of ops whose tensors have the same batch dims in front of matrices or vectors."""
+    values = [
+        value.expand((size, *value.shape)) if isinstance(value, Tensor) and not on else value
+        for value, on in zip(values, mapped)
+    ]
+    return apply_op(op, values)
+
+
 def _unary(op, values, mapped, size):
     return apply_op(op, values)
 
@@ -553,7 +562,7 @@ _RULES: dict[str, Any] = {
         for rule in (
             *(_permute, _expand, _view, _squeeze, _fill, _masked_fill, _where, _t),
             *(_mm, _mv, _dot, _vdot, _bmm, _addmm, _clone_beside, _index_select),
-            *(_attention, _embedding, _as_strided, _as_strided_scatter),
+            *(_matrices, _attention, _embedding, _as_strided, _as_strided_scatter),
         )
     },
 }

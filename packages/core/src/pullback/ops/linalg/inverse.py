@@ -3,15 +3,22 @@
 import itertools
 import warnings
 
-from pullback.ops.rules.dtypes import check_inexact, type_name
+from pullback.ops.linalg.matrices import (
+    SOLVED,
+    adjoint,
+    check_solvable,
+    check_square,
+    fail_first,
+    identity_like,
+)
+from pullback.ops.rules.dtypes import type_name
 from pullback.ops.rules.shapes import broadcast_shape
-from pullback.ops.table.primitives_api import new_empty, run_primitive, whole_batch
+from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import T, case, fixed, references_of
-from pullback.ops.table.schema import COMPLEX, FLOATING, HALF, NUMBERS, op, ops, result_type
+from pullback.ops.table.schema import NUMBERS, op, ops, result_type
 
 references = references_of("linalg")
 
-_SOLVED = (FLOATING & ~HALF) | COMPLEX
 # Rows that are far from being combinations of each other.
 _REGULAR = fixed((4, 1, 0, 1, -3, 1, 2, 0, 5), shape=(3, 3))
 _TWO = fixed((2, 1, 1, 3, -1, 2, 3, 4), shape=(2, 2, 2))
@@ -24,42 +31,6 @@ def _regular(*args, **kwargs):
 
 def _two(*args, **kwargs):
     return case(_TWO, *args, skip=_SAME_ROWS, **kwargs)
-
-
-def _check_square(name, self):
-    if self.ndim < 2:
-        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
-    rows, columns = self.shape[-2:]
-    if rows != columns:
-        raise RuntimeError(
-            f"{name}: A must be batches of square matrices, but they are {rows} by "
-            f"{columns} matrices"
-        )
-
-
-def _check_solvable(name, self):
-    check_inexact(name, self)
-    if self.dtype.itemsize == 2:
-        raise RuntimeError(
-            f"{name}: Low precision dtypes not supported. Got {type_name(self.dtype)}"
-        )
-
-
-def _fail_singular(text, info):
-    """Raise for the first matrix that has a zero pivot; on meta values are unknown."""
-    from pullback.linalg import LinAlgError
-
-    info = whole_batch(info)
-    if info.device.type == "meta" or not bool(ops.any(info).item()):
-        return
-    numbers = info.reshape(-1).tolist()
-    batch, number = next((b, n) for b, n in enumerate(numbers) if n)
-    prefix = f"(Batch element {batch}): " if info.ndim else ""
-    raise LinAlgError(text.format(prefix=prefix, number=number))
-
-
-def _adjoint(matrices):
-    return ops.conj(matrices.transpose(-2, -1))
 
 
 # -- the primitive ---------------------------------------------------------------------------------
@@ -87,9 +58,9 @@ def _solve_vjp(gs, self, other):
     g = gs[0]
     if g is None:
         return None, None
-    right, _ = ops.solve_batch(_adjoint(self), g)
+    right, _ = ops.solve_batch(adjoint(self), g)
     solution, _ = ops.solve_batch(self, other)
-    return -ops.matmul(right, _adjoint(solution)), right
+    return -ops.matmul(right, adjoint(solution)), right
 
 
 op(
@@ -99,7 +70,7 @@ op(
     vjp={("self", "other"): _solve_vjp},
     method=False,
     function=False,
-    dtypes=_SOLVED,
+    dtypes=SOLVED,
     node="LinalgSolveExBackward0",
     doc="Return the solutions X of self @ X = other, and per matrix the number of its first pivot "
     "that is 0, counted from 1, or 0.",
@@ -114,25 +85,18 @@ op(
 )
 
 
-def _identity(like):
-    """Return identity matrices in the shape of a batch of matrices."""
-    out = ops.new_zeros(like, tuple(like.shape))
-    ops.fill_(out.diagonal(0, -2, -1), 1)
-    return out
-
-
 _InvEx = result_type("linalg_inv_ex", "inverse", "info")
 _SolveEx = result_type("linalg_solve_ex", "result", "info")
 
 
 def _inverse_forward(self):
-    return _solve_forward(self, _identity(self))
+    return _solve_forward(self, identity_like(self))
 
 
 def _inverse_vjp(gs, out0):
     if gs[0] is None:
         return None
-    return -ops.matmul(_adjoint(out0), ops.matmul(gs[0], _adjoint(out0)))
+    return -ops.matmul(adjoint(out0), ops.matmul(gs[0], adjoint(out0)))
 
 
 op(
@@ -143,7 +107,7 @@ op(
     batch="unary",
     method=False,
     function=False,
-    dtypes=_SOLVED,
+    dtypes=SOLVED,
     node="LinalgInvExBackward0",
     doc="Return the inverses of matrices, and per matrix the number of its first pivot that is 0.",
     samples=[_regular(), _two(), case(T(0, 2, 2)), case(T(0, 0))],
@@ -153,7 +117,7 @@ op(
 
 def _inverse(self):
     found, info = _inv_ex(self, False)
-    _fail_singular(
+    fail_first(
         "linalg.inv: {prefix}The diagonal element {number} is zero, the inversion could "
         "not be completed because the input matrix is singular.",
         info,
@@ -162,8 +126,8 @@ def _inverse(self):
 
 
 def _inv_ex(self, check_errors):
-    _check_square("linalg.inv", self)
-    _check_solvable("linalg.inv", self)
+    check_square("linalg.inv", self)
+    check_solvable("linalg.inv", self)
     if check_errors:
         _inverse(self)
     return _InvEx(*ops.inverse_batch(self))
@@ -174,7 +138,7 @@ op(
     "inverse(self: Tensor) -> Tensor",
     composite=_inverse,
     out=True,
-    dtypes=_SOLVED,
+    dtypes=SOLVED,
     out_overlap=True,
     out_dtype="exact",
     ref="numpy.linalg.inv",
@@ -186,7 +150,7 @@ op(
     "linalg_inv(A: Tensor) -> Tensor",
     composite=_inverse,
     out=True,
-    dtypes=_SOLVED,
+    dtypes=SOLVED,
     out_overlap=True,
     out_dtype="exact",
     method=False,
@@ -206,7 +170,7 @@ op(
     method=False,
     namespace="linalg",
     function="inv_ex",
-    dtypes=_SOLVED,
+    dtypes=SOLVED,
     samples=_INVERTED[:3],
     ref=lambda np, A: (np.linalg.inv(A), np.zeros(A.shape[:-2])),
     doc="Return the inverses of square matrices, and per matrix 0 or the number of the pivot that "
@@ -219,8 +183,8 @@ op(
 
 def _solve_ex(name, self, other, left):
     """Return the solution and the infos, after torch's checks."""
-    _check_square(name, self)
-    _check_solvable(name, self)
+    check_square(name, self)
+    check_solvable(name, self)
     if self.dtype != other.dtype:
         raise RuntimeError(
             f"{name}: Expected A and B to have the same dtype, but found A of type "
@@ -260,7 +224,7 @@ def _solve_ex(name, self, other, left):
 
 def _solve(self, other, left):
     out, info = _solve_ex("linalg.solve", self, other, left)
-    _fail_singular(
+    fail_first(
         "torch.linalg.solve: {prefix}The solver failed because the input matrix is singular.",
         info,
     )
@@ -294,7 +258,7 @@ op(
     namespace="linalg",
     function="solve",
     out=True,
-    dtypes=_SOLVED,
+    dtypes=SOLVED,
     samples=_SYSTEMS,
     ref=references.linear_solve,
     doc="Return the solution X of A X = B, or of X A = B with left=False; leading dims are "
@@ -311,7 +275,7 @@ op(
     method=False,
     namespace="linalg",
     function="solve_ex",
-    dtypes=_SOLVED,
+    dtypes=SOLVED,
     samples=_SYSTEMS[:4],
     ref=lambda np, A, B: (references.linear_solve(np, A, B), np.zeros(A.shape[:-2])),
     doc="Return the solution X of A X = B, and per matrix 0 or the number of the pivot that was 0.",
@@ -323,9 +287,9 @@ op(
 
 def _matrix_power(self, n):
     """By squaring."""
-    _check_square("linalg.matrix_power", self)
+    check_square("linalg.matrix_power", self)
     if n == 0:
-        return ops.copy_(self.clone(), _identity(self))  # its derivative is 0
+        return ops.copy_(self.clone(), identity_like(self))  # its derivative is 0
     if n == 1:
         return self.clone()
     if n < 0:
@@ -354,8 +318,8 @@ _POWERS += [
     case(T(2, 2, 2), 3),
     case(T(0, 0), 2),
     case(T(0, 2, 2), 3),
-    _regular(-1, only=_SOLVED),
-    _two(-3, only=_SOLVED),
+    _regular(-1, only=SOLVED),
+    _two(-3, only=SOLVED),
 ]
 op(
     "matrix_power(self: Tensor, n: int) -> Tensor",

@@ -2,18 +2,17 @@
 
 import math
 
-from pullback.ops.linalg.inverse import _adjoint, _fail_singular, _identity
+from pullback.ops.linalg.matrices import SOLVED, adjoint, fail_first, identity_like
 from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import cast_to, check_inexact, type_name, unsupported
 from pullback.ops.table.kinks import TORCH_NAN, kink
 from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import KINKS, Dtype, T, case, fixed, references_of
-from pullback.ops.table.schema import COMPLEX, FLOAT_COMPLEX, FLOATING, HALF, op, ops, result_type
+from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, op, ops, result_type
 
 references = references_of("linalg")
 
-_DECOMPOSED = (FLOATING & ~HALF) | COMPLEX
 _SVD = result_type("linalg_svd", "U", "S", "Vh")
 _OLD_SVD = result_type("svd", "U", "S", "V")
 
@@ -33,7 +32,7 @@ def _forward(self, full_matrices):
     values = new_empty(self, (*batch, count), self.dtype.to_real())
     info = ops.new_zeros(self, batch, dtype=pullback.int32)
     if not count:
-        return _identity(u), values, _identity(vh), info
+        return identity_like(u), values, identity_like(vh), info
     if self.numel():
         size = math.prod(batch)
         run_primitive(
@@ -50,7 +49,7 @@ def _forward(self, full_matrices):
 
 
 def _skew(matrices):
-    return matrices - _adjoint(matrices)
+    return matrices - adjoint(matrices)
 
 
 def _diagonal(matrices):
@@ -82,23 +81,23 @@ def _vjp(gs, self_shape, out0, out1, out2):
         return None if gvalues is None else ops.matmul(u * gvalues.unsqueeze(-2), vh)
     along, across = values.unsqueeze(-2), values.unsqueeze(-1)
     gaps = along * along - across * across
-    gaps = gaps + _identity(gaps.detach())
+    gaps = gaps + identity_like(gaps.detach())
     inner, beside = 0 if gvalues is None else ops.diag_embed(gvalues), []
     u_part = v_part = None
     if gu is not None:
         gu = gu.narrow(-1, 0, count)
-        u_part = _skew(ops.matmul(_adjoint(u), gu))
+        u_part = _skew(ops.matmul(adjoint(u), gu))
         inner = inner + u_part * along / gaps
         if rows > count:
             rest = gu / along
-            beside.append(ops.matmul(rest - ops.matmul(u, ops.matmul(_adjoint(u), rest)), vh))
+            beside.append(ops.matmul(rest - ops.matmul(u, ops.matmul(adjoint(u), rest)), vh))
     if gvh is not None:
         gvh = gvh.narrow(-2, 0, count)
-        v_part = _skew(ops.matmul(vh, _adjoint(gvh)))
+        v_part = _skew(ops.matmul(vh, adjoint(gvh)))
         inner = inner + across * v_part / gaps
         if columns > count:
             rest = gvh / across
-            beside.append(ops.matmul(u, rest - ops.matmul(ops.matmul(rest, _adjoint(vh)), vh)))
+            beside.append(ops.matmul(u, rest - ops.matmul(ops.matmul(rest, adjoint(vh)), vh)))
     if u.is_complex():
         _check_phase(u_part, v_part)
         if u_part is not None and v_part is not None:
@@ -114,7 +113,7 @@ op(
     batch="unary",
     method=False,
     function=False,
-    dtypes=_DECOMPOSED,
+    dtypes=SOLVED,
     node="LinalgSvdBackward0",
     doc="Return U, S and V^H of self = U diag(S) V^H, and per matrix 0 if they were found.",
     samples="singular vectors may have any sign; their own tests cover it",
@@ -136,7 +135,7 @@ def _decompose(self, full_matrices):
     if _checked("linalg.svd", self).dtype.itemsize == 2:
         raise unsupported("linalg_svd_cpu", self.dtype)
     *found, info = ops.svd_batch(self, full_matrices)
-    _fail_singular(
+    fail_first(
         "linalg.svd: {prefix}The algorithm failed to converge because the input matrix "
         "contained non-finite values.",
         info,
@@ -168,7 +167,7 @@ def _old_svd(self, some, compute_uv):
         rows, columns = self.shape[-2:]
         zeros = [ops.new_zeros(self, (*self.shape[:-2], size, size)) for size in (rows, columns)]
         return _OLD_SVD(zeros[0], values, zeros[1])
-    return _OLD_SVD(u, values, _adjoint(vh))
+    return _OLD_SVD(u, values, adjoint(vh))
 
 
 _FREE = "singular vectors may have any sign; their own tests cover it"
@@ -180,7 +179,7 @@ op(
     namespace="linalg",
     function="svd",
     out=True,
-    dtypes=_DECOMPOSED,
+    dtypes=SOLVED,
     samples=_FREE,
     doc="Return U, S and V^H of A = U diag(S) V^H, singular values in descending order.\n\n"
     "Shape: (..., m, n) gives (..., m, m), (..., k) and (..., n, n), where k = min(m, n); "
@@ -216,7 +215,7 @@ op(
     namespace="linalg",
     function="svdvals",
     out=True,
-    dtypes=_DECOMPOSED,
+    dtypes=SOLVED,
     kinks=[kink([[1.0, 0.0], [0.0, 1.0]], to=[[1.0, 0.0], [0.0, 1.0]], second=None)],
     samples=_MATRICES,
     ref=lambda np, A: np.linalg.svd(A, compute_uv=False),
@@ -227,7 +226,7 @@ op(
     "svd(self: Tensor, some: bool = True, compute_uv: bool = True) -> Tensor[]",
     composite=_old_svd,
     out=True,
-    dtypes=_DECOMPOSED,
+    dtypes=SOLVED,
     out_overlap=True,
     samples=_FREE,
     doc="Return U, S and V of self = U diag(S) V^H: see `linalg.svd`, which gives V^H.\n\n"
@@ -303,7 +302,7 @@ _EQUAL_ROWS = {"expanded": "a singular value of 0 is a kink"}
 
 def _kinds(order):
     """Return the dtypes of a norm; singular values need 32 bits."""
-    return _DECOMPOSED if order in ("nuc", 2, -2) else FLOAT_COMPLEX
+    return SOLVED if order in ("nuc", 2, -2) else FLOAT_COMPLEX
 
 
 _ORDERS = ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf)
@@ -388,7 +387,7 @@ op(
         case(T()),
         case(T(2, 3, 2), 2, 1),
         case(T(2, 3, 2), "fro", (0, 2), True),
-        case(T(2, 3), "nuc", skip=_EQUAL_ROWS, only=_DECOMPOSED),
-        case(T(2, 3, 2), 2, (1, 2), skip=_EQUAL_ROWS, only=_DECOMPOSED),
+        case(T(2, 3), "nuc", skip=_EQUAL_ROWS, only=SOLVED),
+        case(T(2, 3, 2), 2, (1, 2), skip=_EQUAL_ROWS, only=SOLVED),
     ],
 )

@@ -387,6 +387,86 @@ _prim(
     required=True,
 )
 
+# -- decompositions of matrices -------------------------------------------------------------------
+_prim(
+    "cholesky_factor",
+    "decompose",
+    "self",
+    "Outputs out and info: for a 3-d operand (B, N, N), of which the lower triangle is read, the "
+    "lower triangular out[b] with self[b] = out[b] @ out[b]^H. info[b] (int32) is 0, or the order "
+    "of the first leading minor that is not positive.",
+    required=True,
+)
+_prim(
+    "triangular",
+    "solve",
+    "self other",
+    "out[b] solves self[b] @ out[b] = other[b] for operands (B, N, N) and (B, N, K), where only "
+    "the upper or the lower triangle of self counts; with unit its diagonal counts as ones.",
+    params=("upper:int", "unit:int"),
+    required=True,
+)
+_prim(
+    "lu_factor",
+    "decompose",
+    "self",
+    "Outputs out, pivots and info by elimination with partial pivoting of (B, M, N): L below the "
+    "diagonal of out, without its diagonal of ones, and U. Row i was swapped with row "
+    "pivots[b, i] (int32, counted from 1) in turn. info[b] (int32) is 0, or the number of the "
+    "first pivot that is 0.",
+    required=True,
+)
+_prim(
+    "permutation_of_swaps",
+    "index",
+    "swaps",
+    "out[b] (int64) is what the swaps of the lu_factor primitive make of the numbers 0, 1, 2, ...",
+    required=True,
+)
+_prim(
+    "qr_factor",
+    "decompose",
+    "self",
+    "Outputs out and tau: (B, M, N) as a product of reflections 1 - tau v v^H and an upper "
+    "triangular matrix R with a real diagonal. out[b] has R and below it the elements of each v "
+    "behind a 1; tau is (B, min(M, N)).",
+    required=True,
+)
+_prim(
+    "eigh",
+    "decompose",
+    "self",
+    "Outputs values, vectors and info of Hermitian matrices (B, N, N), of which the lower "
+    "triangle is read: eigenvalues in ascending order and orthonormal eigenvectors, unless "
+    "vectors is (B, 0, 0). info[b] (int32) is not 0 if there are none; then the outputs are NaN.",
+    required=True,
+)
+_prim(
+    "eig",
+    "decompose",
+    "self",
+    "Outputs values, vectors and info of matrices (B, N, N): complex eigenvalues and eigenvectors "
+    "of length 1, unless vectors is (B, 0, 0). info[b] (int32) is not 0 if there are none.",
+    required=True,
+)
+_prim(
+    "ldl_factor",
+    "decompose",
+    "self",
+    "Outputs out, pivots and info of symmetric or Hermitian matrices (B, N, N), of which the lower "
+    "triangle is read: as sytrf and hetrf of LAPACK.",
+    params=("hermitian:int",),
+    required=True,
+)
+_prim(
+    "ldl_solve",
+    "solve",
+    "self pivots other",
+    "out[b] solves A @ out[b] = other[b] (B, N, K), given what ldl_factor makes of A.",
+    params=("hermitian:int",),
+    required=True,
+)
+
 # -- neural networks -------------------------------------------------------------------------------
 for _name, _family, _inputs, _doc, _params in OF_NETWORKS:
     _prim(_name, _family, _inputs, _doc, params=_params)

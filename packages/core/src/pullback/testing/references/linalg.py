@@ -117,3 +117,120 @@ def cross(np, self, other, dim=-1):
 def normalize(np, self, p=2.0, dim=1, eps=1e-12):
     """Divide by the norm, kept away from 0."""
     return self / np.maximum(vector_norm(np, self, p, dim, True), eps)
+
+
+def transposed(np, matrices):
+    """The conjugate transpose of the last two dims."""
+    return np.conj(np.swapaxes(matrices, -1, -2))
+
+
+def solve_triangular(np, A, B, *, upper, left=True, unitriangular=False):
+    """The triangle that counts, solved as any matrix."""
+    A = np.triu(A) if upper else np.tril(A)
+    if unitriangular:
+        A = A - A * np.eye(A.shape[-1]) + np.eye(A.shape[-1])
+    if left:
+        return np.linalg.solve(A, B)
+    return np.swapaxes(np.linalg.solve(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2)), -1, -2)
+
+
+def triangular_solve(np, self, A, upper=True, transpose=False, unitriangular=False):
+    """The solution and a copy of the matrix."""
+    turned = np.swapaxes(A, -1, -2) if transpose else A
+    found = solve_triangular(
+        np, turned, self, upper=upper != transpose, unitriangular=unitriangular
+    )
+    return found, np.broadcast_to(A, (*found.shape[:-2], *A.shape[-2:]))
+
+
+def cholesky(np, A, upper=False):
+    """NumPy's factor, or its conjugate transpose."""
+    lower = np.linalg.cholesky(transposed(np, A) if upper else A)
+    return transposed(np, lower) if upper else lower
+
+
+def product_of_factor(np, factor, upper):
+    """The matrix whose Cholesky factor is the named triangle."""
+    lower = transposed(np, np.triu(factor)) if upper else np.tril(factor)
+    return lower @ transposed(np, lower)
+
+
+def cholesky_solve(np, self, input2, upper=False):
+    """The matrix of the factor, solved as any other."""
+    return np.linalg.solve(product_of_factor(np, input2, upper), self)
+
+
+def cholesky_inverse(np, self, upper=False):
+    """The inverse of the matrix of the factor."""
+    return np.linalg.inv(product_of_factor(np, self, upper))
+
+
+def lu_packed(np, A):
+    """L and U in one matrix, pivots, and infos, by elimination."""
+    rows, columns = A.shape[-2:]
+    out = np.array(A)
+    pivots = np.zeros((*A.shape[:-2], min(rows, columns)), np.int32)
+    for place in np.ndindex(*A.shape[:-2]):
+        matrix = out[place]
+        for step in range(min(rows, columns)):
+            chosen = step + np.argmax(np.abs(matrix[step:, step]))
+            pivots[(*place, step)] = chosen + 1
+            matrix[[step, chosen]] = matrix[[chosen, step]]
+            matrix[step + 1 :, step] /= matrix[step, step]
+            product = np.outer(matrix[step + 1 :, step], matrix[step, step + 1 :])
+            matrix[step + 1 :, step + 1 :] -= product
+    return out, pivots, np.zeros(A.shape[:-2])
+
+
+def permutation_of_swaps(np, self, rows):
+    """Swap one after another."""
+    out = np.broadcast_to(np.arange(rows), (*self.shape[:-1], rows)).copy()
+    for place in np.ndindex(*self.shape[:-1]):
+        for step, other in enumerate(self[place]):
+            out[place][[step, other - 1]] = out[place][[other - 1, step]]
+    return out
+
+
+def lu_unpack(np, LU_data, LU_pivots):
+    """P, L and U."""
+    rows, columns = LU_data.shape[-2:]
+    small = min(rows, columns)
+    order = permutation_of_swaps(np, LU_pivots, rows)
+    lower = np.tril(LU_data[..., :small], -1) + np.eye(rows, small)
+    return np.swapaxes(np.eye(rows)[order], -1, -2), lower, np.triu(LU_data[..., :small, :])
+
+
+def lu(np, A):
+    """P, L and U of a matrix."""
+    return lu_unpack(np, *lu_packed(np, A)[:2])
+
+
+def top_lu(np, self, get_infos=False):
+    """The infos come where they are asked for."""
+    found = lu_packed(np, self)
+    return found if get_infos else found[:2]
+
+
+def lu_solve(np, LU, pivots, B, left=True, adjoint=False):
+    """The matrix of the factors, solved as any other."""
+    order, lower, upper = lu_unpack(np, LU, pivots)
+    matrix = order @ lower @ upper
+    if adjoint:
+        matrix = transposed(np, matrix)
+    return linear_solve(np, matrix, B, left)
+
+
+def det(np, A):
+    """NumPy's determinant."""
+    return np.linalg.det(A)
+
+
+def slogdet(np, A):
+    """NumPy's sign and logarithm."""
+    return tuple(np.linalg.slogdet(A))
+
+
+def logdet(np, A):
+    """The logarithm of the determinant."""
+    sign, size = np.linalg.slogdet(A)
+    return np.log(sign) + size

@@ -1,0 +1,100 @@
+"""What entries of linear algebra share: checks of matrices, failures of LAPACK, small helpers."""
+
+import math
+
+from pullback.ops.rules.dtypes import check_inexact, dtype_named, type_name
+from pullback.ops.table.primitives_api import new_empty, run_primitive, whole_batch
+from pullback.ops.table.schema import COMPLEX, FLOATING, HALF, ops
+
+# The dtypes of LAPACK.
+SOLVED = (FLOATING & ~HALF) | COMPLEX
+
+
+def check_square(name, self):
+    """Raise RuntimeError unless the tensor holds square matrices."""
+    check_matrices(name, self)
+    rows, columns = self.shape[-2:]
+    if rows != columns:
+        raise RuntimeError(
+            f"{name}: A must be batches of square matrices, but they are {rows} by "
+            f"{columns} matrices"
+        )
+
+
+def check_solvable(name, self):
+    """Raise RuntimeError for integers, bools and 16-bit floats."""
+    check_inexact(name, self)
+    if self.dtype.itemsize == 2:
+        raise RuntimeError(
+            f"{name}: Low precision dtypes not supported. Got {type_name(self.dtype)}"
+        )
+
+
+def fail_first(text, info):
+    """Raise LinAlgError for the first matrix whose info is not 0; on meta values are unknown."""
+    from pullback.linalg import LinAlgError
+
+    info = whole_batch(info)
+    if info.device.type == "meta" or not bool(ops.any(info).item()):
+        return
+    numbers = info.reshape(-1).tolist()
+    batch, number = next((b, n) for b, n in enumerate(numbers) if n)
+    prefix = f"(Batch element {batch}): " if info.ndim else ""
+    raise LinAlgError(text.format(prefix=prefix, number=number))
+
+
+def adjoint(matrices):
+    """Return the conjugate transposes."""
+    return ops.conj(matrices.transpose(-2, -1))
+
+
+def identity_like(like):
+    """Return identity matrices in the shape of a batch of matrices."""
+    out = ops.new_zeros(like, tuple(like.shape))
+    ops.fill_(out.diagonal(0, -2, -1), 1)
+    return out
+
+
+def check_matrices(name, self, what="A"):
+    """Raise RuntimeError unless the tensor has the two dims of a matrix."""
+    if self.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor {what} must have at least 2 dimensions.")
+
+
+def new_by_columns(like, shape, dtype=None):
+    """Return uninitialised matrices, each stored column by column, as LAPACK writes them."""
+    *batch, rows, columns = shape
+    return new_empty(like, (*batch, columns, rows), dtype).transpose(-2, -1)
+
+
+def run_on_batch(primitive, outs, ins, *params):
+    """Run a primitive on matrices and vectors, pairs of a tensor and its dims beside the batch."""
+    first, dims = ins[0]
+    if not first.numel():
+        return
+    count = math.prod(first.shape[: first.ndim - dims])
+
+    def flat(tensor, dims):
+        return tensor.reshape((count, *tensor.shape[tensor.ndim - dims :]))
+
+    run_primitive(
+        primitive,
+        tuple(flat(*out) for out in outs),
+        tuple(flat(*operand) for operand in ins),
+        *params,
+    )
+
+
+def new_info(self, batch):
+    """Return a 0 for each matrix of a batch."""
+    return ops.new_zeros(self, tuple(batch), dtype=dtype_named("int32"))
+
+
+def diagonal_of(matrices):
+    """Return the view of the diagonals."""
+    return matrices.diagonal(0, -2, -1)
+
+
+def hermitian_part(matrices):
+    """Return the half of each matrix and its conjugate transpose."""
+    return (matrices + adjoint(matrices)) * 0.5
