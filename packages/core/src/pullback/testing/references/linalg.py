@@ -234,3 +234,40 @@ def logdet(np, A):
     """The logarithm of the determinant."""
     sign, size = np.linalg.slogdet(A)
     return np.log(sign) + size
+
+
+def product_of_reflections(np, vectors, tau):
+    """The square matrix 1 - tau v v^H of each column, multiplied."""
+    rows = vectors.shape[-2]
+    out = np.broadcast_to(np.eye(rows), (*vectors.shape[:-2], rows, rows))
+    for column in range(tau.shape[-1]):
+        v = np.where(np.arange(rows) > column, vectors[..., column], 0)
+        v = (v + np.eye(rows)[column])[..., None]
+        out = out @ (np.eye(rows) - tau[..., column, None, None] * v @ transposed(np, v))
+    return out
+
+
+def householder_product(np, input, tau):
+    """The first columns of the product."""
+    return product_of_reflections(np, input, tau)[..., : input.shape[-1]]
+
+
+def ormqr(np, self, input2, input3, left=True, transpose=False):
+    """The product, multiplied."""
+    factor = product_of_reflections(np, self, input2)
+    if transpose:
+        factor = transposed(np, factor)
+    return factor @ input3 if left else input3 @ factor
+
+
+def qr(np, A, mode="reduced"):
+    """NumPy's decomposition, which is LAPACK's; in the mode "r" Q is empty."""
+    if mode == "r":
+        return np.zeros(0), np.linalg.qr(A, mode)
+    return tuple(np.linalg.qr(A, mode))
+
+
+def geqrf(np, self):
+    """NumPy's raw decomposition, which is LAPACK's, transposed."""
+    found, tau = np.linalg.qr(self, "raw")
+    return np.swapaxes(found, -1, -2), tau
