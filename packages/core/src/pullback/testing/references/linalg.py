@@ -271,3 +271,75 @@ def geqrf(np, self):
     """NumPy's raw decomposition, which is LAPACK's, transposed."""
     found, tau = np.linalg.qr(self, "raw")
     return np.swapaxes(found, -1, -2), tau
+
+
+def matrix_exp(np, A):
+    """The Taylor series of A / 2^s, squared s times."""
+    A = np.asarray(A, complex if A.dtype.kind == "c" else float)
+    squarings = 12
+    scaled = A / 2.0**squarings
+    out = term = np.broadcast_to(np.eye(A.shape[-1]), A.shape)
+    for k in range(1, 20):
+        term = term @ scaled / k
+        out = out + term
+    for _ in range(squarings):
+        out = out @ out
+    return out
+
+
+def pinv(np, A, rcond=None, hermitian=False, atol=0.0, rtol=None):
+    """NumPy's pseudoinverse with the tolerance that applies."""
+    if not A.size:
+        return np.zeros((*A.shape[:-2], A.shape[-1], A.shape[-2]))
+    if rtol is None:
+        return np.linalg.pinv(A, hermitian=hermitian)
+    largest = np.linalg.svd(A, compute_uv=False).max()
+    return np.linalg.pinv(A, rcond=max(rtol, atol / largest), hermitian=hermitian)
+
+
+def matrix_rank(np, A, tol=None, hermitian=False):
+    """NumPy's rank; it takes no empty matrices."""
+    return np.linalg.matrix_rank(A, tol, hermitian) if A.size else np.zeros(A.shape[:-2], int)
+
+
+def cond(np, A, p=None):
+    """NumPy's condition number; it takes no empty batches."""
+    return np.linalg.cond(A, p) if A.size else np.zeros(A.shape[:-2])
+
+
+def lstsq(np, self, b, driver="gelsy"):
+    """The pseudoinverse, applied."""
+    vector = self.ndim != b.ndim
+    other = b[..., None] if vector else b
+    solution = np.linalg.pinv(self) @ other
+    rows, columns = self.shape[-2:]
+    residuals = np.zeros(0)
+    if rows > columns and driver != "gelsy":
+        residuals = (np.abs(other - self @ solution) ** 2).sum(-2)
+    rank = np.linalg.matrix_rank(self) if driver != "gels" else np.zeros(0)
+    values = np.linalg.svd(self, compute_uv=False) if driver == "gelsd" else np.zeros(0)
+    return solution[..., 0] if vector else solution, residuals, np.asarray(rank), values
+
+
+def linalg_vander(np, x, N=None):
+    """The powers, one after another; integers in 64 bits."""
+    columns = x.shape[-1] if N is None else N
+    x = x.astype(np.int64) if x.dtype.kind in "iu" else x
+    return np.stack([x**k for k in range(columns)], -1)
+
+
+def nuclear_norm(np, self, dim=None, keepdim=False):
+    """NumPy's norm."""
+    return np.linalg.norm(self, "nuc", (-2, -1) if dim is None else dim, keepdim)
+
+
+def vector_norm_of_dims(np, self, dim, keepdim=False):
+    """The 2-norm over the dims."""
+    return vector_norm(np, self, 2, dim, keepdim)
+
+
+def norm_except_dim(np, v, pow=2, dim=0):
+    """The norm over the other dims."""
+    if dim == -1:
+        return vector_norm(np, v, pow)
+    return vector_norm(np, v, pow, tuple(d for d in range(v.ndim) if d != dim), True)
