@@ -29,6 +29,9 @@ ctypedef void (*getrf_routine)(
     int *m, int *n, void *a, int *lda, int *ipiv, int *info) noexcept nogil
 ctypedef void (*geqrf_routine)(
     int *m, int *n, void *a, int *lda, void *tau, void *work, int *lwork, int *info) noexcept nogil
+ctypedef void (*orgqr_routine)(
+    int *m, int *n, int *k, void *a, int *lda, void *tau, void *work, int *lwork,
+    int *info) noexcept nogil
 ctypedef void (*syevd_routine)(
     char *jobz, char *uplo, int *n, void *a, int *lda, void *w, void *work, int *lwork, int *iwork,
     int *liwork, int *info) noexcept nogil
@@ -69,6 +72,7 @@ ctypedef struct blas_table:
     potrf_routine potrf[4]
     getrf_routine getrf[4]
     geqrf_routine geqrf[4]
+    orgqr_routine orgqr[4]
     syevd_routine syevd[2]
     heevd_routine heevd[2]
     geev_routine geev[2]

@@ -144,6 +144,19 @@ def qr_factor(outs: tuple[Array, Array], matrices: Array) -> None:
             out[number] = rest
 
 
+def reflections(out: Array, vectors: Array, tau: Array) -> None:
+    """Apply the reflections to unit vectors, the last one first."""
+    rows, columns = out.shape[1:]
+    with np.errstate(all="ignore"):
+        found = np.broadcast_to(np.eye(rows, columns), out.shape).astype(out.dtype)
+        for step in reversed(range(tau.shape[1])):
+            v = vectors[:, :, step].copy()
+            v[:, :step], v[:, step] = 0, 1
+            along = (v.conj()[:, :, None] * found).sum(1, keepdims=True)
+            found -= tau[:, step, None, None] * v[:, :, None] * along
+        out[...] = found
+
+
 def eigh(outs: tuple[Array, Array, Array], matrices: Array) -> None:
     """Decompose each matrix; where an element is not finite there is no result."""
     values, vectors, info = outs
@@ -179,6 +192,7 @@ KERNELS: dict[str, tuple[int, Kernel]] = {
     "lu_factor": (masks.INEXACT & ~masks.HALF, lu_factor),
     "permutation_of_swaps": (masks.INTEGRAL & ~masks.INT64, permutation_of_swaps),
     "qr_factor": (masks.INEXACT & ~masks.HALF, qr_factor),
+    "reflections": (masks.INEXACT & ~masks.HALF, reflections),
     "eigh": (masks.INEXACT & ~masks.HALF, eigh),
     "eig": (masks.INEXACT & ~masks.HALF, eig),
 }

@@ -64,9 +64,58 @@ def _reflect(vectors, tau, other, turned=False):
 
 
 def _columns_of_product(vectors, tau, columns):
-    rows = vectors.shape[-2]
-    unit = ops.eye(rows, columns, dtype=vectors.dtype, device=vectors.device)
-    return _reflect(vectors, tau, unit.expand((*vectors.shape[:-2], rows, columns)))
+    """Return the first columns of the product of reflections."""
+    *batch, rows, count = vectors.shape
+    out = new_by_columns(vectors, (*batch, rows, columns))
+    if not count or not vectors.numel():
+        return ops.copy_(out, ops.eye(rows, columns, dtype=out.dtype, device=out.device))
+    run_on_batch("reflections", [(out, 2)], [(vectors, 2), (tau, 1)])
+    return out
+
+
+def _product_vjp(g, self, tau, columns):
+    """Derive E - V T V^H E, E the first unit vectors: see _reflect.
+
+    T = D K^-1 with the diagonal matrix D of tau, K = 1 + N D and the strictly upper N of V^H V.
+    """
+    count = tau.shape[-1]
+    V, D = _reflectors(self), tau.unsqueeze(-2)
+    N = ops.triu(ops.matmul(adjoint(V), V), 1)
+    K = N * D
+    one = ops.eye(count, dtype=V.dtype, device=V.device)
+    T = tau.unsqueeze(-1) * solve_left(K, one, True, True)
+    W = adjoint(V.narrow(-2, 0, columns))
+    gT = -ops.matmul(adjoint(V), ops.matmul(g, adjoint(W)))
+    gW = -ops.matmul(adjoint(T), ops.matmul(adjoint(V), g))
+    gV = -ops.matmul(ops.matmul(g, adjoint(W)), adjoint(T))
+    gV = gV + ops.constant_pad_nd(adjoint(gW), (0, 0, 0, V.shape[-2] - columns))
+    right = solve_right(adjoint(K), gT, False, True)
+    gK = -ops.matmul(adjoint(T), right)
+    gtau = diagonal_of(right) + ops.sum(ops.conj(N) * gK, -2)
+    gN = ops.triu(gK * ops.conj(D), 1)
+    gV = gV + ops.matmul(V, gN + adjoint(gN))
+    return ops.tril(gV, -1), gtau
+
+
+op(
+    "reflections_batch(self: Tensor, tau: Tensor, columns: int) -> Tensor",
+    forward=_columns_of_product,
+    kernel="reflections",
+    vjp={("self", "tau"): _product_vjp},
+    batch="matrices",
+    method=False,
+    function=False,
+    dtypes=SOLVED,
+    node="LinalgHouseholderProductBackward0",
+    doc="Return the first columns of the product of the reflections 1 - tau v v^H.",
+    samples=[
+        case(T(3, 3), T(3), 3),
+        case(T(3, 2), T(2), 3),
+        case(T(2, 3, 1), T(2, 1), 2),
+        case(T(3, 0), T(0), 2),
+    ],
+    ref=references.columns_of_reflections,
+)
 
 
 def _checked_vectors(name, input, tau, pair):
@@ -106,7 +155,7 @@ def _householder_product(input, tau):
             f"{type_name(input.dtype)}"
         )
     count = tau.shape[-1]
-    return _columns_of_product(input.narrow(-1, 0, count), tau, input.shape[-1])
+    return ops.reflections_batch(input.narrow(-1, 0, count), tau, input.shape[-1])
 
 
 _REFLECTIONS = [

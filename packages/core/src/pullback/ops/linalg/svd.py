@@ -2,7 +2,14 @@
 
 import math
 
-from pullback.ops.linalg.matrices import SOLVED, adjoint, fail_first, identity_like
+from pullback.ops.linalg.matrices import (
+    SOLVED,
+    adjoint,
+    fail_first,
+    identity_like,
+    new_info,
+    run_on_batch,
+)
 from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import cast_to, check_inexact, type_name, unsupported
@@ -120,6 +127,37 @@ op(
 )
 
 
+def _values_forward(self):
+    """Return the singular values alone; without a kernel for them, of the whole decomposition."""
+    *batch, rows, columns = self.shape
+    values = new_empty(self, (*batch, min(rows, columns)), self.dtype.to_real())
+    info = new_info(self, batch)
+    run_on_batch("svdvals", [(values, 1), (info, 0)], [(self, 2)])
+    return values, info
+
+
+def _values_vjp(gs, self):
+    if gs[0] is None:
+        return None
+    u, _, vh = ops.svd_batch(self, False)[:3]
+    return ops.matmul(u * gs[0].unsqueeze(-2), vh)
+
+
+op(
+    "svdvals_batch(self: Tensor) -> Tensor[]",
+    forward=_values_forward,
+    kernel="svdvals",
+    vjp={"self": lambda gs, self: _values_vjp(gs, self)},
+    batch="unary",
+    method=False,
+    function=False,
+    dtypes=SOLVED,
+    node="LinalgSvdBackward0",
+    doc="Return singular values in descending order, and per matrix 0 if they were found.",
+    samples="they are those of linalg.svdvals",
+)
+
+
 # -- decompositions --------------------------------------------------------------------------------
 
 
@@ -135,12 +173,25 @@ def _decompose(self, full_matrices):
     if _checked("linalg.svd", self).dtype.itemsize == 2:
         raise unsupported("linalg_svd_cpu", self.dtype)
     *found, info = ops.svd_batch(self, full_matrices)
+    _check_found(info)
+    return found
+
+
+def _values_of(self):
+    """Return the singular values alone."""
+    if _checked("linalg.svd", self).dtype.itemsize == 2:
+        raise unsupported("linalg_svd_cpu", self.dtype)
+    values, info = ops.svdvals_batch(self)
+    _check_found(info)
+    return values
+
+
+def _check_found(info):
     fail_first(
         "linalg.svd: {prefix}The algorithm failed to converge because the input matrix "
         "contained non-finite values.",
         info,
     )
-    return found
 
 
 def _check_driver(driver):
@@ -158,7 +209,7 @@ def _svd(A, full_matrices, driver):
 
 def _svdvals(A, driver):
     _check_driver(driver)
-    return _decompose(A, False)[1]
+    return _values_of(A)
 
 
 def _old_svd(self, some, compute_uv):
@@ -286,7 +337,7 @@ def _norm_of_values(A, ord, first, second, keepdim):
         raise RuntimeError(
             f"linalg.matrix_norm: Low precision dtypes not supported. Got {type_name(A.dtype)}"
         )
-    values = _decompose(ops.movedim(A, (first, second), (-2, -1)), False)[1]
+    values = _values_of(ops.movedim(A, (first, second), (-2, -1)))
     if ord == "nuc":
         out = ops.sum(values, -1)
     else:

@@ -3,10 +3,10 @@
 import math
 import warnings
 
+from pullback.ops.linalg.matrices import SOLVED
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import type_name
-from pullback.ops.linalg.matrices import SOLVED
-from pullback.ops.table.samples import KINKS, T, case, fixed, references_of
+from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import ALL, FLOAT_COMPLEX, NUMBERS, op, ops
 
 references = references_of("linalg")

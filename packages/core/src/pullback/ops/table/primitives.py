@@ -433,6 +433,20 @@ _prim(
     required=True,
 )
 _prim(
+    "reflections",
+    "decompose",
+    "self tau",
+    "The first columns out (B, M, N), N <= M, of the product of the reflections that self (B, M, "
+    "K) and tau (B, K) hold as qr_factor makes them; K <= N.",
+    required=True,
+)
+_prim(
+    "svdvals",
+    "decompose",
+    "self",
+    "Outputs values and info: the singular values (B, K) of the svd primitive without vectors.",
+)
+_prim(
     "eigh",
     "decompose",
     "self",

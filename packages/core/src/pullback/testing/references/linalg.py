@@ -343,3 +343,8 @@ def norm_except_dim(np, v, pow=2, dim=0):
     if dim == -1:
         return vector_norm(np, v, pow)
     return vector_norm(np, v, pow, tuple(d for d in range(v.ndim) if d != dim), True)
+
+
+def columns_of_reflections(np, self, tau, columns):
+    """The first columns of the product."""
+    return product_of_reflections(np, self, tau)[..., :columns]

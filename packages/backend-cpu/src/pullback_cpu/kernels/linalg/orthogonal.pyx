@@ -1,0 +1,232 @@
+# QR decompositions, singular values, eigenvalues and eigenvectors, by LAPACK.
+from pullback_cpu.gemm.blas cimport blas_table
+from pullback_cpu.kernels.common.kernel cimport *
+from pullback_cpu.kernels.linalg.lapack_batch cimport *
+
+cdef extern from "runtime/detached_call.h" nogil:
+    bint prepare_detached "pb_detached_prepare"()
+
+cdef blas_table *blas = NULL
+
+
+ctypedef fused real:
+    float
+    double
+
+
+# -- QR --------------------------------------------------------------------------------------------
+
+
+cdef void run_qr(problem *of) noexcept nogil:
+    blas.geqrf[of.routine](
+        &of.rows, &of.columns, of.parts[0], &of.rows, of.parts[1], of.work, &of.lwork, &of.info)
+
+
+cdef int kernel_qr(pb_call *call) noexcept nogil:
+    cdef task of
+    cdef pb_array *a = call.in_[0]
+    cdef int64_t small = min(a.shape[1], a.shape[2])
+    cdef int code = start(&of, &blas, call, run_qr)
+    if code != PB_OK:
+        return max(code, 0)
+    add_part(&of, a, call.out[0], a.shape[1], a.shape[2], item_size(a.dtype))
+    add_part(&of, NULL, call.out[1], small, 1, item_size(a.dtype))
+    return finish(&of, 2 * a.shape[1] * a.shape[2] * small, True)
+
+
+cdef void run_reflections(problem *of) noexcept nogil:
+    blas.orgqr[of.routine](
+        &of.rows, &of.columns, &of.flag, of.parts[0], &of.rows, of.parts[1], of.work, &of.lwork,
+        &of.info)
+
+
+cdef int kernel_reflections(pb_call *call) noexcept nogil:
+    cdef task of
+    cdef pb_array *vectors = call.in_[0]
+    cdef pb_array *tau = call.in_[1]
+    cdef pb_array *out = call.out[0]
+    cdef int code = start(&of, &blas, call, run_reflections)
+    if code != PB_OK:
+        return max(code, 0)
+    if out.shape[1] < out.shape[2] or tau.shape[1] > min(vectors.shape[2], out.shape[2]):
+        return fail(call, PB_E_RUNTIME, b"reflections: shapes do not fit")
+    of.model.columns, of.model.flag = <int>out.shape[2], <int>tau.shape[1]
+    add_part(&of, vectors, out, out.shape[1], out.shape[2], item_size(out.dtype))
+    of.parts[0].read = vectors.shape[2]
+    add_part(&of, tau, NULL, tau.shape[1], 1, item_size(out.dtype))
+    return finish(&of, 4 * out.shape[1] * out.shape[2] * tau.shape[1], True)
+
+
+# -- singular values ------------------------------------------------------------------------------
+
+
+cdef void run_svdvals(problem *of) noexcept nogil:
+    cdef char job = b"N"
+    cdef int one = 1, small = min(of.rows, of.columns)
+    if of.lwork >= 0 and not all_finite(of.parts[0], of.routine, <int64_t>of.rows * of.columns):
+        of.info = has_nan(of.parts[0], of.routine, <int64_t>of.rows * of.columns)
+        fill_nan(of.parts[1], of.routine % 2, small)
+        return
+    if of.routine < 2:
+        blas.gesdd[of.routine](
+            &job, &of.rows, &of.columns, of.parts[0], &of.rows, of.parts[1], of.parts[0], &one,
+            of.parts[0], &one, of.work, &of.lwork, of.iwork, &of.info)
+    else:
+        blas.complex_gesdd[of.routine - 2](
+            &job, &of.rows, &of.columns, of.parts[0], &of.rows, of.parts[1], of.parts[0], &one,
+            of.parts[0], &one, of.work, &of.lwork, of.rwork, of.iwork, &of.info)
+    if of.info:
+        fill_nan(of.parts[1], of.routine % 2, small)
+
+
+cdef bint has_nan(const char *elements, int routine, int64_t n) noexcept nogil:
+    cdef int64_t i
+    n *= 1 + (routine >= 2)
+    for i in range(n):
+        if routine % 2 == 0:
+            if (<const float *>elements)[i] != (<const float *>elements)[i]:
+                return True
+        elif (<const double *>elements)[i] != (<const double *>elements)[i]:
+            return True
+    return False
+
+
+cdef int kernel_svdvals(pb_call *call) noexcept nogil:
+    cdef task of
+    cdef pb_array *a = call.in_[0]
+    cdef int64_t small = min(a.shape[1], a.shape[2])
+    cdef int code = start(&of, &blas, call, run_svdvals)
+    if code != PB_OK:
+        return max(code, 0)
+    add_part(&of, a, NULL, a.shape[1], a.shape[2], item_size(a.dtype))
+    add_part(&of, NULL, call.out[0], small, 1, item_size(call.out[0].dtype))
+    of.info = call.out[1]
+    of.model.lrwork = of.model.liwork = <int>(8 * small + 1)
+    return finish(&of, 4 * a.shape[1] * a.shape[2] * small, True)
+
+
+# -- eigenvalues -----------------------------------------------------------------------------------
+
+
+cdef void run_eigh(problem *of) noexcept nogil:
+    cdef char job = b"V" if of.flag else b"N", uplo = b"L"
+    cdef int64_t n = of.rows
+    if of.lwork >= 0 and not all_finite(of.parts[0], of.routine, n * n):
+        fill_nan(of.parts[0], of.routine, n * n)
+        fill_nan(of.parts[1], of.routine % 2, n)
+        return
+    if of.routine < 2:
+        blas.syevd[of.routine](
+            &job, &uplo, &of.rows, of.parts[0], &of.rows, of.parts[1], of.work, &of.lwork,
+            of.iwork, &of.liwork, &of.info)
+    else:
+        blas.heevd[of.routine - 2](
+            &job, &uplo, &of.rows, of.parts[0], &of.rows, of.parts[1], of.work, &of.lwork,
+            of.rwork, &of.lrwork, of.iwork, &of.liwork, &of.info)
+    if of.info:
+        fill_nan(of.parts[0], of.routine, n * n)
+        fill_nan(of.parts[1], of.routine % 2, n)
+
+
+cdef int kernel_eigh(pb_call *call) noexcept nogil:
+    cdef task of
+    cdef pb_array *a = call.in_[0]
+    cdef pb_array *vectors = call.out[1]
+    cdef int64_t n = a.shape[1]
+    cdef int code = start(&of, &blas, call, run_eigh)
+    if code != PB_OK:
+        return max(code, 0)
+    of.model.flag = vectors.shape[1] != 0
+    add_part(&of, a, vectors if of.model.flag else NULL, n, n, item_size(a.dtype))
+    add_part(&of, NULL, call.out[0], n, 1, item_size(call.out[0].dtype))
+    of.info = call.out[2]
+    return finish(&of, (9 if of.model.flag else 2) * n * n * n, True)
+
+
+cdef void widen_vectors(
+        int64_t n, const real *imaginary, const real *found, real *out) noexcept nogil:
+    """Write complex vectors; LAPACK gives the parts of a conjugate pair one after the other."""
+    cdef int64_t i, j = 0
+    while j < n:
+        if imaginary[j] == 0 or j == n - 1:
+            for i in range(n):
+                out[2 * (j * n + i)], out[2 * (j * n + i) + 1] = found[j * n + i], 0
+            j += 1
+            continue
+        for i in range(n):
+            out[2 * (j * n + i)] = out[2 * ((j + 1) * n + i)] = found[j * n + i]
+            out[2 * (j * n + i) + 1] = found[(j + 1) * n + i]
+            out[2 * ((j + 1) * n + i) + 1] = -found[(j + 1) * n + i]
+        j += 2
+
+
+cdef void widen_values(int64_t n, const real *parts, real *out) noexcept nogil:
+    cdef int64_t i
+    for i in range(n):
+        out[2 * i], out[2 * i + 1] = parts[i], parts[n + i]
+
+
+cdef void run_eig(problem *of) noexcept nogil:
+    """Parts: the matrix, values, vectors; of real matrices further real vectors and parts."""
+    cdef char no = b"N", job = b"V" if of.flag else b"N"
+    cdef int64_t n = of.rows, size = 4 if of.routine % 2 == 0 else 8
+    if of.lwork >= 0 and not all_finite(of.parts[0], of.routine, n * n):
+        of.info = -1
+    elif of.routine >= 2:
+        blas.complex_geev[of.routine - 2](
+            &no, &job, &of.rows, of.parts[0], &of.rows, of.parts[1], of.parts[2], &of.rows,
+            of.parts[2], &of.rows, of.work, &of.lwork, of.rwork, &of.info)
+    else:
+        blas.geev[of.routine](
+            &no, &job, &of.rows, of.parts[0], &of.rows, of.parts[4], of.parts[4] + n * size,
+            of.parts[3], &of.rows, of.parts[3], &of.rows, of.work, &of.lwork, &of.info)
+    if of.lwork < 0:
+        return
+    if of.info:
+        fill_nan(of.parts[1], of.routine % 2 + 2, n)
+        if of.flag:
+            fill_nan(of.parts[2], of.routine % 2 + 2, n * n)
+    elif of.routine == 0:
+        widen_values(n, <const float *>of.parts[4], <float *>of.parts[1])
+        if of.flag:
+            widen_vectors(n, <const float *>of.parts[4] + n, <const float *>of.parts[3],
+                          <float *>of.parts[2])
+    elif of.routine == 1:
+        widen_values(n, <const double *>of.parts[4], <double *>of.parts[1])
+        if of.flag:
+            widen_vectors(n, <const double *>of.parts[4] + n, <const double *>of.parts[3],
+                          <double *>of.parts[2])
+
+
+cdef int kernel_eig(pb_call *call) noexcept nogil:
+    cdef task of
+    cdef pb_array *a = call.in_[0]
+    cdef pb_array *vectors = call.out[1]
+    cdef int64_t n = a.shape[1], size = item_size(a.dtype), wide = item_size(call.out[0].dtype)
+    cdef int code = start(&of, &blas, call, run_eig)
+    if code != PB_OK:
+        return max(code, 0)
+    of.model.flag = vectors.shape[1] != 0
+    add_part(&of, a, NULL, n, n, size)
+    add_part(&of, NULL, call.out[0], n, 1, wide)
+    add_part(&of, NULL, vectors if of.model.flag else NULL, n, n if of.model.flag else 1, wide)
+    if of.model.routine < 2:
+        add_part(&of, NULL, NULL, n, n if of.model.flag else 1, size)
+        add_part(&of, NULL, NULL, n, 2, size)
+    of.model.lrwork = <int>(2 * n)
+    of.info = call.out[2]
+    return finish(&of, 25 * n * n * n, True)
+
+
+cdef uint32_t MASK = (
+    1 << <int>PB_F32 | 1 << <int>PB_F64 | 1 << <int>PB_C64 | 1 << <int>PB_C128)
+
+if not prepare_detached():
+    raise MemoryError("no memory to prepare for the end of the process")
+KERNELS = {
+    "qr_factor": new_kernel(MASK, kernel_qr),
+    "reflections": new_kernel(MASK, kernel_reflections),
+    "svdvals": new_kernel(MASK, kernel_svdvals),
+    "eigh": new_kernel(MASK, kernel_eigh),
+    "eig": new_kernel(MASK, kernel_eig),
+}
