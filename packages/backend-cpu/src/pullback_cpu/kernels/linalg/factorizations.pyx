@@ -1,12 +1,16 @@
 # Cholesky, LU and LDL decompositions and triangular systems, by LAPACK; of small matrices by loops
 # of our own, as a call of LAPACK takes longer than the numbers of an 8 x 8 matrix.
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.limits cimport INT_MAX
-from libc.math cimport fabs, sqrt
+from libc.math cimport sqrt
 
 from pullback_cpu.gemm.blas cimport blas_table
 from pullback_cpu.kernels.common.kernel cimport *
+from pullback_cpu.kernels.linalg.elements cimport *
+from pullback_cpu.kernels.linalg.elimination cimport solve_table
 from pullback_cpu.kernels.linalg.lapack_batch cimport *
-from pullback_cpu.math.scalar_math cimport div_c64, div_c128, mul_c64, mul_c128
+
+from pullback_cpu.runtime.isa import load_for_isa
 
 cdef extern from "runtime/detached_call.h" nogil:
     bint prepare_detached "pb_detached_prepare"()
@@ -15,67 +19,8 @@ cdef enum:
     TINY = 16   # rows up to which our own loops are used
 
 cdef blas_table *blas = NULL
-
-
-ctypedef fused element:
-    float
-    double
-    c64
-    c128
-
-
-# -- arithmetic of our own loops -------------------------------------------------------------------
-
-
-cdef inline double size_of(element x) noexcept nogil:
-    if element is c64 or element is c128:
-        return fabs(x.real) + fabs(x.imag)
-    else:
-        return fabs(x)
-
-
-cdef inline element quotient(element x, element y) noexcept nogil:
-    if element is c64:
-        return div_c64(x, y)
-    elif element is c128:
-        return div_c128(x, y)
-    else:
-        return x / y
-
-
-cdef inline element less_product(element x, element y, element z) noexcept nogil:
-    """Return x - y z."""
-    if element is c64:
-        return x - mul_c64(y, z)
-    elif element is c128:
-        return x - mul_c128(y, z)
-    else:
-        return x - y * z
-
-
-cdef inline element conjugate(element x) noexcept nogil:
-    if element is c64:
-        return make_c64(x.real, -x.imag)
-    elif element is c128:
-        return make_c128(x.real, -x.imag)
-    else:
-        return x
-
-
-cdef inline element made_real(double x, element kind) noexcept nogil:
-    if element is c64:
-        return make_c64(<float>x, 0)
-    elif element is c128:
-        return make_c128(x, 0)
-    else:
-        return <element>x
-
-
-cdef inline double real_of(element x) noexcept nogil:
-    if element is c64 or element is c128:
-        return x.real
-    else:
-        return x
+cdef solve_table *loops = <solve_table *>PyCapsule_GetPointer(
+    load_for_isa("pullback_cpu.kernels.linalg.elimination").LOOPS, b"pb_solve_loops")
 
 
 # -- Cholesky --------------------------------------------------------------------------------------
@@ -153,18 +98,18 @@ cdef int kernel_cholesky(pb_call *call) noexcept nogil:
 # -- triangular systems ----------------------------------------------------------------------------
 
 
-cdef void small_triangular(const element *a, int64_t n, element *b, int64_t columns, bint upper,
-                           bint has_ones) noexcept nogil:
+cdef void small_triangular(const element *a, int64_t n, bint by_rows, element *b, int64_t columns,
+                           bint upper, bint has_ones) noexcept nogil:
     """Solve by rows of b, each of which is contiguous."""
-    cdef int64_t i, j, k, step
+    cdef int64_t i, j, k, step, row = n if by_rows else 1, column = 1 if by_rows else n
     cdef element factor
     for step in range(n):
         k = n - 1 - step if upper else step
         if not has_ones:
             for j in range(columns):
-                b[k * columns + j] = quotient(b[k * columns + j], a[k * n + k])
+                b[k * columns + j] = quotient(b[k * columns + j], a[k * (n + 1)])
         for i in range(0 if upper else k + 1, k if upper else n):
-            factor = a[k * n + i]
+            factor = a[i * row + k * column]
             for j in range(columns):
                 b[i * columns + j] = less_product(
                     b[i * columns + j], factor, b[k * columns + j])
@@ -175,7 +120,8 @@ cdef void triangular_as(problem *of, element *a) noexcept nogil:
     cdef char uplo = b"U" if of.flag else b"L", diag = b"U" if of.unit else b"N"
     cdef element one = made_real(1, a[0])
     if of.rows <= TINY:
-        small_triangular(a, of.rows, <element *>of.parts[1], of.columns, of.flag, of.unit)
+        small_triangular(a, of.rows, of.by_rows, <element *>of.parts[1], of.columns, of.flag,
+                         of.unit)
     else:
         blas.trsm[of.routine](
             &side, &uplo, &trans, &diag, &of.rows, &of.columns, &one, a, &of.rows, of.parts[1],
@@ -205,11 +151,17 @@ cdef int kernel_triangular(pb_call *call) noexcept nogil:
         return PB_OK
     if b.shape[2] > INT_MAX // n:
         return fail(call, PB_E_RUNTIME, b"a matrix is too large for LAPACK")
+    if n > TINY and loops.triangular[a.dtype] != NULL:
+        code = loops.triangular[a.dtype](
+            a, b, call.out[0], call.param[0].i != 0, call.param[1].i != 0)
+        return fail_memory(call) if code else PB_OK
     of.model.columns = <int>b.shape[2]
     of.model.flag, of.model.unit = <int>call.param[0].i, <int>call.param[1].i
     add_part(&of, a, NULL, n, n, item_size(a.dtype))
     add_part(&of, b, call.out[0], n, b.shape[2], item_size(a.dtype))
-    of.parts[1].turned = n <= TINY
+    if n <= TINY:
+        of.model.by_rows = of.parts[0].turned = a.strides[2] == 1
+        of.parts[1].turned = True
     return finish(&of, n * n * b.shape[2] // 2, False)
 
 
@@ -266,6 +218,9 @@ cdef int kernel_lu(pb_call *call) noexcept nogil:
     cdef int code = start(&of, &blas, call, run_lu)
     if code != PB_OK:
         return max(code, 0)
+    if max(a.shape[1], a.shape[2]) > TINY and loops.lu[a.dtype] != NULL:
+        code = loops.lu[a.dtype](a, call.out[0], call.out[1], call.out[2])
+        return fail_memory(call) if code else PB_OK
     add_part(&of, a, call.out[0], a.shape[1], a.shape[2], item_size(a.dtype))
     add_part(&of, NULL, call.out[1], small, 1, sizeof(int32_t))
     of.info = call.out[2]

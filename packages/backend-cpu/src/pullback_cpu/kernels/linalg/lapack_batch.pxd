@@ -50,7 +50,8 @@ cdef struct problem:
     int rows
     int columns
     int flag            # upper, Hermitian or with vectors
-    int unit
+    int unit            # the diagonal counts as ones
+    int by_rows         # the first matrix is stored row by row
     int lwork
     int lrwork
     int liwork

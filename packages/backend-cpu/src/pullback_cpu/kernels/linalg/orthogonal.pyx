@@ -1,10 +1,16 @@
 # QR decompositions, singular values, eigenvalues and eigenvectors, by LAPACK.
+from libc.math cimport copysign, sqrt
+
 from pullback_cpu.gemm.blas cimport blas_table
 from pullback_cpu.kernels.common.kernel cimport *
+from pullback_cpu.kernels.linalg.elements cimport *
 from pullback_cpu.kernels.linalg.lapack_batch cimport *
 
 cdef extern from "runtime/detached_call.h" nogil:
     bint prepare_detached "pb_detached_prepare"()
+
+cdef enum:
+    TINY = 16   # rows up to which our own loops are used
 
 cdef blas_table *blas = NULL
 
@@ -17,7 +23,87 @@ ctypedef fused real:
 # -- QR --------------------------------------------------------------------------------------------
 
 
+cdef bint small_qr(element *a, int64_t rows, int64_t columns, element *taus) noexcept nogil:
+    """Reflect column by column, as LAPACK; false for numbers whose squares have no place."""
+    cdef int64_t i, j, k
+    cdef double below, beta, largest = 0
+    cdef element tau, along, scale
+    for i in range(rows * columns):
+        beta = size_of(a[i])
+        if not beta <= largest:
+            largest = beta
+    if largest != 0 and not 1e-140 < largest < 1e140:
+        return False
+    for k in range(min(rows, columns)):
+        taus[k] = made_real(0, a[0])
+        below = 0
+        for i in range(k + 1, rows):
+            along = a[k * rows + i]
+            below += real_of(along) * real_of(along) + imag_of(along) * imag_of(along)
+        scale = a[k * rows + k]
+        if below == 0 and imag_of(scale) == 0:
+            continue
+        beta = real_of(scale) * real_of(scale) + imag_of(scale) * imag_of(scale)
+        beta = -copysign(sqrt(beta + below), real_of(scale))
+        tau = made_complex((beta - real_of(scale)) / beta, -imag_of(scale) / beta, a[0])
+        taus[k] = tau
+        scale = quotient(made_real(1, a[0]), scale - made_real(beta, a[0]))
+        a[k * rows + k] = made_real(beta, a[0])
+        for i in range(k + 1, rows):
+            a[k * rows + i] = product(a[k * rows + i], scale)
+        for j in range(k + 1, columns):
+            along = a[j * rows + k]
+            for i in range(k + 1, rows):
+                along = along + product(conjugate(a[k * rows + i]), a[j * rows + i])
+            along = product(conjugate(tau), along)
+            a[j * rows + k] = a[j * rows + k] - along
+            for i in range(k + 1, rows):
+                a[j * rows + i] = less_product(a[j * rows + i], a[k * rows + i], along)
+    return True
+
+
+cdef void small_reflections(element *a, int64_t rows, int64_t columns, int64_t count,
+                            const element *taus) noexcept nogil:
+    """Replace the vectors by the first columns of their product, the last reflection first."""
+    cdef int64_t i, j, k
+    cdef element along
+    for j in range(count, columns):
+        for i in range(rows):
+            a[j * rows + i] = made_real(i == j, a[0])
+    for k in range(count - 1, -1, -1):
+        for j in range(k + 1, columns):
+            along = a[j * rows + k]
+            for i in range(k + 1, rows):
+                along = along + product(conjugate(a[k * rows + i]), a[j * rows + i])
+            along = product(taus[k], along)
+            a[j * rows + k] = a[j * rows + k] - along
+            for i in range(k + 1, rows):
+                a[j * rows + i] = less_product(a[j * rows + i], a[k * rows + i], along)
+        for i in range(rows):
+            if i < k:
+                a[k * rows + i] = made_real(0, a[0])
+            elif i == k:
+                a[k * rows + i] = made_real(1, a[0]) - taus[k]
+            else:
+                a[k * rows + i] = less_product(made_real(0, a[0]), taus[k], a[k * rows + i])
+
+
+cdef bint is_small_qr(problem *of) noexcept nogil:
+    """Decompose a small matrix; false if that is left to LAPACK."""
+    if of.lwork < 0 or max(of.rows, of.columns) > TINY:
+        return False
+    if of.routine == 0:
+        return small_qr(<float *>of.parts[0], of.rows, of.columns, <float *>of.parts[1])
+    if of.routine == 1:
+        return small_qr(<double *>of.parts[0], of.rows, of.columns, <double *>of.parts[1])
+    if of.routine == 2:
+        return small_qr(<c64 *>of.parts[0], of.rows, of.columns, <c64 *>of.parts[1])
+    return small_qr(<c128 *>of.parts[0], of.rows, of.columns, <c128 *>of.parts[1])
+
+
 cdef void run_qr(problem *of) noexcept nogil:
+    if is_small_qr(of):
+        return
     blas.geqrf[of.routine](
         &of.rows, &of.columns, of.parts[0], &of.rows, of.parts[1], of.work, &of.lwork, &of.info)
 
@@ -35,6 +121,20 @@ cdef int kernel_qr(pb_call *call) noexcept nogil:
 
 
 cdef void run_reflections(problem *of) noexcept nogil:
+    if of.lwork >= 0 and of.rows <= TINY:
+        if of.routine == 0:
+            small_reflections(<float *>of.parts[0], of.rows, of.columns, of.flag,
+                              <float *>of.parts[1])
+        elif of.routine == 1:
+            small_reflections(<double *>of.parts[0], of.rows, of.columns, of.flag,
+                              <double *>of.parts[1])
+        elif of.routine == 2:
+            small_reflections(<c64 *>of.parts[0], of.rows, of.columns, of.flag,
+                              <c64 *>of.parts[1])
+        else:
+            small_reflections(<c128 *>of.parts[0], of.rows, of.columns, of.flag,
+                              <c128 *>of.parts[1])
+        return
     blas.orgqr[of.routine](
         &of.rows, &of.columns, &of.flag, of.parts[0], &of.rows, of.parts[1], of.work, &of.lwork,
         &of.info)

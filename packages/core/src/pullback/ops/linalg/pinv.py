@@ -322,7 +322,7 @@ def _lstsq_forward(self, other, rcond, has_values):
     if not has_values:
         q, r = ops.qr_batch(self if rows >= columns else adjoint(self), "reduced")
         diagonal = ops.abs(r.diagonal(0, -2, -1))
-        bound = max(rcond, math.sqrt({4: 2.0**-23, 8: 2.0**-52}[real.itemsize]))
+        bound = 4 * rcond
         if bool(ops.all(diagonal > bound * ops.amax(diagonal, -1, True)).item()):
             if rows >= columns:
                 found = solve_left(r, ops.matmul(adjoint(q), other), True)
