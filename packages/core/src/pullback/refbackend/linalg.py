@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import masks
+from . import ldl, masks
 from .arrays import Array, Kernel, store, widen
 
 
@@ -195,4 +195,6 @@ KERNELS: dict[str, tuple[int, Kernel]] = {
     "reflections": (masks.INEXACT & ~masks.HALF, reflections),
     "eigh": (masks.INEXACT & ~masks.HALF, eigh),
     "eig": (masks.INEXACT & ~masks.HALF, eig),
+    "ldl_factor": (masks.INEXACT & ~masks.HALF, ldl.ldl_factor),
+    "ldl_solve": (masks.INEXACT & ~masks.HALF, ldl.ldl_solve),
 }

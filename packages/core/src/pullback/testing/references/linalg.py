@@ -348,3 +348,23 @@ def norm_except_dim(np, v, pow=2, dim=0):
 def columns_of_reflections(np, self, tau, columns):
     """The first columns of the product."""
     return product_of_reflections(np, self, tau)[..., :columns]
+
+
+def ldl_solve(np, LD, pivots, B, hermitian=False):
+    """The matrix of the factors, solved as any other."""
+    count = LD.shape[-1]
+    turned = np.conj if hermitian else np.asarray
+    blocks, factor, step = np.zeros(LD.shape, LD.dtype), np.eye(count), 0
+    while step < count:
+        last = step if pivots[step] > 0 else step + 1
+        swap = np.eye(count)
+        swap[[last, abs(pivots[step]) - 1]] = swap[[abs(pivots[step]) - 1, last]]
+        column = np.eye(count, dtype=LD.dtype)
+        column[last + 1 :, step : last + 1] = LD[last + 1 :, step : last + 1]
+        factor = factor @ swap @ column
+        blocks[step, step] = LD[step, step]
+        if last > step:
+            blocks[last, last], blocks[last, step] = LD[last, last], LD[last, step]
+            blocks[step, last] = turned(LD[last, step])
+        step = last + 1
+    return np.linalg.solve(factor @ blocks @ turned(factor).T, B)
