@@ -4,6 +4,7 @@ from pullback.ops.linalg.matrices import (
     SOLVED,
     adjoint,
     check_square,
+    check_word,
     diagonal_of,
     fail_first,
     identity_like,
@@ -135,6 +136,7 @@ op(
 def _checked_hermitian(A, UPLO):
     check_square("linalg.eigh", A)
     require("linalg_eigh_cpu", SOLVED, A)
+    check_word("linalg_eigh", "UPLO", UPLO)
     if UPLO.upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
     return adjoint(A) if UPLO.upper() == "U" else A

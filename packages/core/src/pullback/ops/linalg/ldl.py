@@ -10,6 +10,7 @@ from pullback.ops.linalg.matrices import (
     run_on_batch,
 )
 from pullback.ops.linalg.triangular import check_same_system
+from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import check_inexact, dtype_named, require, type_name
 from pullback.ops.rules.shapes import broadcast_shape
 from pullback.ops.table.primitives_api import new_empty
@@ -145,11 +146,7 @@ def _ldl_solve(LD, pivots, B, hermitian):
     name = "torch.linalg.ldl_solve"
     check_matrices(name, LD)
     check_square(name, LD)
-    if B.ndim < 2:
-        raise RuntimeError(
-            f"{name}: Expected B to have at least 2 dimensions, but it has {B.ndim} dimensions "
-            "instead"
-        )
+    wrap_dim(-2, B.ndim, name)
     if tuple(pivots.shape) != tuple(LD.shape[:-1]):
         raise RuntimeError(
             f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with "

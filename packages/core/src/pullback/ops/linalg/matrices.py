@@ -30,6 +30,12 @@ def check_solvable(name, self):
         )
 
 
+def check_word(name, argument, value):
+    """Raise TypeError unless an argument is a str."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}(): argument '{argument}' must be str, not {type(value).__name__}")
+
+
 def fail_first(text, info):
     """Raise LinAlgError for the first matrix whose info is not 0; on meta values are unknown."""
     from pullback.linalg import LinAlgError

@@ -7,6 +7,7 @@ from pullback.ops.linalg.matrices import (
     adjoint,
     check_matrices,
     check_square,
+    fail_first,
     new_by_columns,
 )
 from pullback.ops.linalg.triangular import solve_left
@@ -84,7 +85,12 @@ def _pinv_forward(self, atol, rtol, hermitian):
         values, right = ops.eigh_batch(self)[:2]
         size, left = ops.abs(values), adjoint(right)
     else:
-        left, values, right = ops.svd_batch(self, False)[:3]
+        left, values, right, info = ops.svd_batch(self, False)
+        fail_first(
+            "linalg.svd: {prefix}The algorithm failed to converge because the input matrix "
+            "contained non-finite values.",
+            info,
+        )
         size, left, right = values, adjoint(left), adjoint(right)
     kept = size > _bound(size, atol, rtol)
     inverse = ops.where(kept, ops.reciprocal(ops.where(kept, values, 1.0)), 0.0)

@@ -4,6 +4,7 @@ from pullback.ops.linalg.matrices import (
     SOLVED,
     adjoint,
     check_matrices,
+    check_word,
     diagonal_of,
     new_by_columns,
     run_on_batch,
@@ -204,16 +205,12 @@ def _ormqr(self, input2, input3, left, transpose):
     if input3.ndim < 2:
         raise RuntimeError(f"{name}: other must have at least 2 dimensions.")
     side = -2 if left else -1
-    if input3.shape[side] < input2.shape[-1] if input2.ndim else False:
-        raise RuntimeError(
-            f"{name}: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])"
-        )
+    if input3.shape[side] != self.shape[-2]:
+        raise RuntimeError(f"{name}: other.shape[{side}] must be equal to input.shape[-2]")
     if input2.ndim and input2.shape[-1] != min(input3.shape[side], self.shape[-1]):
         raise RuntimeError(
             f"{name}: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])"
         )
-    if input3.shape[side] != self.shape[-2]:
-        raise RuntimeError(f"{name}: other.shape[{side}] must be equal to input.shape[-2]")
     _checked_vectors(name, self, input2, input3)
     if self.ndim != input3.ndim:
         raise RuntimeError(
@@ -398,6 +395,7 @@ op(
 def _checked_qr(A, mode):
     check_matrices("linalg.qr", A)
     check_inexact("linalg.qr", A)
+    check_word("linalg_qr", "mode", mode)
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
             f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), "

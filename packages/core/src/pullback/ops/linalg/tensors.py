@@ -60,11 +60,10 @@ def _tensorsolve(self, other, dims):
         self = ops.movedim(self, moved, tuple(range(self.ndim - len(moved), self.ndim)))
     last = tuple(self.shape[other.ndim :])
     columns, rows = math.prod(last), math.prod(self.shape[: other.ndim])
-    if columns != rows or other.numel() != rows:
-        there = other.numel() if columns == rows else rows
+    if columns != other.numel():
         raise RuntimeError(
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
-            f"prod(self.shape[:other.ndim]), but got {columns} != {there}"
+            f"prod(self.shape[:other.ndim]), but got {columns} != {other.numel()}"
         )
     found = ops.linalg_solve(self.reshape((rows, columns)), other.reshape(rows))
     return found.reshape(last)
