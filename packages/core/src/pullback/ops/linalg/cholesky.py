@@ -11,6 +11,7 @@ from pullback.ops.linalg.matrices import (
     new_by_columns,
     new_info,
     run_on_batch,
+    warn_deprecated,
 )
 from pullback.ops.linalg.triangular import (
     TRIANGLE,
@@ -104,6 +105,13 @@ def _cholesky_ex(A, upper, check_errors):
 
 
 def _cholesky(self, upper):
+    warn_deprecated(
+        "cholesky",
+        "pullback.linalg.cholesky",
+        "L = pullback.cholesky(A)\nshould be replaced with\nL = pullback.linalg.cholesky(A)\nand\n"
+        "U = pullback.cholesky(A, upper=True)\nshould be replaced with\n"
+        "U = pullback.linalg.cholesky(A, upper=True)",
+    )
     if self.numel() or self.ndim < 2:
         check_square("cholesky", self)
     found, info = _factor(require("cholesky_cpu", SOLVED, self), upper)

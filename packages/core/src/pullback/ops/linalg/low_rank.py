@@ -97,6 +97,12 @@ def _orthonormal(S, B):
     return S
 
 
+def _scaled(S):
+    """Return the columns with length 1; columns of zeros stay."""
+    size = ops.linalg_vector_norm(S, 2, 0)
+    return S / ops.where(size == 0, 1.0, size)
+
+
 def _ritz(A, S):
     """Return Ritz values in ascending order, and vectors, of an orthonormal basis."""
     inner = ops.matmul(adjoint(S), ops.matmul(A, S))
@@ -134,8 +140,8 @@ def _iterate(A, B, X, iK, k, niter, tol, largest, tracker):
             break
         if iK is not None:
             residual = ops.matmul(iK, residual)
-        parts = [X, residual] if direction is None else [X, residual, direction]
-        found, made = chosen(ops.cat(parts, -1))
+        parts = [residual] if direction is None else [residual, direction]
+        found, made = chosen(ops.cat([X, *map(_scaled, parts)], -1))
         direction = made - ops.matmul(X, ops.matmul(adjoint(BX), made))
         values, X = found, made
     return values[:k], X[:, :k]
@@ -143,9 +149,9 @@ def _iterate(A, B, X, iK, k, niter, tol, largest, tracker):
 
 def _lobpcg_vjp(gs, A, B, out0, out1):
     """Each vector moves within the other eigenvectors, which a whole decomposition gives."""
+    gvalues, gvectors = gs
     if B is not None:
         raise ValueError("lobpcg.backward does not support backward with B != I yet.")
-    gvalues, gvectors = gs
     found = None
     if gvalues is not None:
         found = ops.matmul(out1 * gvalues.unsqueeze(-2), adjoint(out1))

@@ -6,6 +6,7 @@ from pullback.ops.linalg.matrices import (
     new_by_columns,
     new_info,
     run_on_batch,
+    warn_deprecated,
 )
 from pullback.ops.linalg.triangular import solve_left, solve_right
 from pullback.ops.nn.losses.util import all_hold
@@ -188,6 +189,12 @@ def _lu_factor_ex(A, pivot, check_errors):
 
 
 def _top_lu(self, pivot, get_infos):
+    warn_deprecated(
+        "lu",
+        "pullback.linalg.lu_factor / pullback.linalg.lu_factor_ex",
+        "LU, pivots = pullback.lu(A, compute_pivots)\nshould be replaced with\n"
+        "LU, pivots = pullback.linalg.lu_factor(A, compute_pivots)",
+    )
     found = _checked_factor("torch.lu_factor", self, pivot)
     return _WithInfo(*found) if get_infos else tuple(found[:2])
 
@@ -395,9 +402,22 @@ op(
     "Raises: RuntimeError for shapes that do not fit.",
     **_KEYWORDS,
 )
+
+
+def _top_lu_solve(self, LU_data, LU_pivots):
+    warn_deprecated(
+        "lu_solve",
+        "pullback.linalg.lu_solve",
+        "Note that pullback.linalg.lu_solve has its arguments reversed.\n"
+        "X = pullback.lu_solve(B, LU, pivots)\nshould be replaced with\n"
+        "X = pullback.linalg.lu_solve(LU, pivots, B)",
+    )
+    return _lu_solve(LU_data, LU_pivots, self, True, False)
+
+
 op(
     "lu_solve(self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor",
-    composite=lambda self, LU_data, LU_pivots: _lu_solve(LU_data, LU_pivots, self, True, False),
+    composite=_top_lu_solve,
     out=True,
     out_overlap=True,
     out_dtype="exact",

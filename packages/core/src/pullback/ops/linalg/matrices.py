@@ -1,6 +1,7 @@
 """What entries of linear algebra share: checks of matrices, failures of LAPACK, small helpers."""
 
 import math
+import warnings
 
 from pullback.ops.rules.dtypes import check_inexact, dtype_named, type_name
 from pullback.ops.table.primitives_api import new_empty, run_primitive, whole_batch
@@ -34,6 +35,16 @@ def check_word(name, argument, value):
     """Raise TypeError unless an argument is a str."""
     if not isinstance(value, str):
         raise TypeError(f"{name}(): argument '{argument}' must be str, not {type(value).__name__}")
+
+
+def warn_deprecated(old, new, rest):
+    """Warn as torch does of a function that has a successor in linalg."""
+    warnings.warn(
+        f"pullback.{old} is deprecated in favor of {new} and will be removed in a future release.\n"
+        f"{rest}",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 def fail_first(text, info):

@@ -93,10 +93,25 @@ def _exp_vjp(g, self):
     Source: C. Van Loan, "Computing integrals involving the matrix exponential", 1978.
     """
     turned, size = adjoint(self), self.shape[-1]
-    upper = ops.cat((turned, g), -1)
+    scale = _scale_beside(g.detach(), self.detach())
+    upper = ops.cat((turned, g * scale), -1)
     lower = ops.cat((ops.zeros_like(turned), turned), -1)
     found = ops.matrix_exp_batch(ops.cat((upper, lower), -2))
-    return found.narrow(-2, 0, size).narrow(-1, size, size)
+    return found.narrow(-2, 0, size).narrow(-1, size, size) / scale
+
+
+def _scale_beside(g, matrices):
+    """Return powers of two that bring gradients to the size of the matrices, which is best."""
+    if not g.numel():
+        return 1.0
+
+    def size(matrices):
+        return ops.amax(ops.abs(matrices), (-2, -1), True)
+
+    found = ops.clamp(size(matrices), 1e-3) / size(g)
+    is_usable = (found > 0) & (found < math.inf)
+    found = ops.where(is_usable, found, ops.ones_like(found))
+    return ops.exp2(ops.floor(ops.log2(found)))
 
 
 _SAMPLES = [

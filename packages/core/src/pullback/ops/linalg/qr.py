@@ -8,6 +8,7 @@ from pullback.ops.linalg.matrices import (
     diagonal_of,
     new_by_columns,
     run_on_batch,
+    warn_deprecated,
 )
 from pullback.ops.linalg.triangular import solve_left, solve_right
 from pullback.ops.rules.dtypes import check_inexact, require, type_name
@@ -430,9 +431,22 @@ op(
     "diagonal.\n\nDerivative: where the first k columns of A are linearly independent; none of "
     "'complete' for m > n and of 'r'.\n\nRaises: RuntimeError for another mode.",
 )
+
+
+def _top_qr(self, some):
+    warn_deprecated(
+        "qr",
+        "pullback.linalg.qr",
+        "The boolean parameter 'some' has been replaced with a string parameter 'mode'.\n"
+        "Q, R = pullback.qr(A, some)\nshould be replaced with\n"
+        "Q, R = pullback.linalg.qr(A, 'reduced' if some else 'complete')",
+    )
+    return _QR(*_checked_qr(self, "reduced" if some else "complete"))
+
+
 op(
     "qr(self: Tensor, some: bool = True) -> Tensor[]",
-    composite=lambda self, some: _QR(*_checked_qr(self, "reduced" if some else "complete")),
+    composite=_top_qr,
     out=True,
     out_overlap=True,
     out_dtype="exact",

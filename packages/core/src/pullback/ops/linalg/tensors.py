@@ -133,9 +133,19 @@ op(
 # -- norms -----------------------------------------------------------------------------------------
 
 
+def _warn_of_norm(name, better):
+    warnings.warn(
+        f"at::{name} is deprecated and it is just left for JIT compatibility. It will be removed "
+        f"in a future PyTorch release. Please use `{better}` instead",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
 def _nuclear_norm(self, dim, keepdim):
     if isinstance(dim, bool):
         dim, keepdim = None, dim
+    _warn_of_norm("nuclear_norm", "linalg.matrix_norm(A, 'nuc', dim, keepdim)")
     return ops.linalg_matrix_norm(self, "nuc", (-2, -1) if dim is None else dim, keepdim)
 
 
@@ -163,13 +173,7 @@ def _frobenius_norm(self, dim, keepdim):
         raise RuntimeError(
             f"Expected at most 2 dimensions, but got {len(dims)} dimensions instead."
         )
-    warnings.warn(
-        "at::frobenius_norm is deprecated and it is just left for JIT compatibility. It will be "
-        "removed in a future PyTorch release. Please use `linalg.vector_norm(A, 2., dim, keepdim)` "
-        "instead",
-        UserWarning,
-        stacklevel=2,
-    )
+    _warn_of_norm("frobenius_norm", "linalg.vector_norm(A, 2., dim, keepdim)")
     return ops.linalg_vector_norm(self, 2, tuple(dims), keepdim)
 
 

@@ -7,6 +7,7 @@ from pullback.ops.linalg.matrices import (
     check_square,
     new_by_columns,
     run_on_batch,
+    warn_deprecated,
 )
 from pullback.ops.rules.dtypes import require, type_name
 from pullback.ops.rules.shapes import broadcast_shape
@@ -162,6 +163,13 @@ _Solved = result_type("triangular_solve", "solution", "cloned_coefficient")
 
 
 def _triangular_solve(self, A, upper, transpose, unitriangular):
+    warn_deprecated(
+        "triangular_solve",
+        "pullback.linalg.solve_triangular",
+        "pullback.linalg.solve_triangular has its arguments reversed and does not return a copy of "
+        "one of the inputs.\nX = pullback.triangular_solve(B, A).solution\nshould be replaced with\n"
+        "X = pullback.linalg.solve_triangular(A, B).",
+    )
     check_pair("torch.triangular_solve", self, A)
     require("triangular_solve_cpu", SOLVED, A)
     turned = A.transpose(-2, -1) if transpose else A
