@@ -167,7 +167,8 @@ def _triangular_solve(self, A, upper, transpose, unitriangular):
         "triangular_solve",
         "pullback.linalg.solve_triangular",
         "pullback.linalg.solve_triangular has its arguments reversed and does not return a copy of "
-        "one of the inputs.\nX = pullback.triangular_solve(B, A).solution\nshould be replaced with\n"
+        "one of the inputs.\n"
+        "X = pullback.triangular_solve(B, A).solution\nshould be replaced with\n"
         "X = pullback.linalg.solve_triangular(A, B).",
     )
     check_pair("torch.triangular_solve", self, A)
