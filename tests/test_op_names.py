@@ -36,7 +36,17 @@ WORDS = {
     **dict.fromkeys(("add", "amax", "amin"), "values of `reduce`"),
     **dict.fromkeys(("bilinear", "linear", "real", "view", "where", "matmul"), "values of fields"),
     **dict.fromkeys(
-        ("contiguous", "dropout", "norm", "pad", "pin_memory", "std", "threshold", "zeros"),
+        (
+            "contiguous",
+            "dropout",
+            "matrix_exp",
+            "norm",
+            "pad",
+            "pin_memory",
+            "std",
+            "threshold",
+            "zeros",
+        ),
         "values of arguments",
     ),
     "pin_memory": "an argument, and a method of batches",

@@ -11,7 +11,7 @@ from pullback.testing.kernel_calls import KernelError
 
 KINDS = ("f32", "f64", "c64", "c128")
 REAL = {"f32": np.float32, "f64": np.float64, "c64": np.float32, "c128": np.float64}
-SIZES = [(1, 1), (8, 8), (16, 17), (30, 50), (50, 30), (260, 260)]
+SIZES = [(1, 1), (8, 8), (16, 17), (30, 50), (50, 30), (200, 200)]
 
 
 def drawn(*shape, dtype, layout="contiguous", positive=False):

@@ -8,10 +8,8 @@ from pullback.nn.modules.module import Module
 from pullback.nn.utils import parametrize
 from pullback.nn.utils._matrices import (
     cayley,
-    householder_product,
     householder_qr,
     is_orthogonal,
-    matrix_exp,
     orthogonal_factor,
 )
 from pullback.nn.utils.spectral_norm import as_matrix, default_dim, iterate, normalize
@@ -58,7 +56,9 @@ class _Orthogonal(Module):
         rows, columns = X.shape[-2:]
         if self.orthogonal_map == "householder":
             below = X.tril(-1)
-            Q = householder_product(below, 2.0 / (1.0 + (below * below.conj()).sum(-2)))
+            Q = pullback.linalg.householder_product(
+                below, 2.0 / (1.0 + (below * below.conj()).sum(-2))
+            )
             # Only the signs of the diagonal count.
             Q = Q * X.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
         else:
@@ -67,7 +67,7 @@ class _Orthogonal(Module):
                 more = X.new_zeros((*X.shape[:-1], rows - columns))
                 X = pullback.cat((X, more), -1)
             A = X - X.transpose(-2, -1).conj()
-            Q = matrix_exp(A) if self.orthogonal_map == "matrix_exp" else cayley(A)
+            Q = pullback.linalg.matrix_exp(A) if self.orthogonal_map == "matrix_exp" else cayley(A)
             if rows != columns:
                 Q = Q[..., :columns]
         if self._has_base():

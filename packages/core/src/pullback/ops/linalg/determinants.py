@@ -61,7 +61,7 @@ def _adjugate_of_small(matrices):
     """
     size = matrices.shape[-1]
     one = identity_like(matrices)
-    adjugate, coefficient = one, None
+    adjugate = coefficient = one
     for step in range(1, size + 1):
         product = ops.matmul(matrices, adjugate)
         coefficient = ops.sum(diagonal_of(product), -1) * (-1.0 / step)
@@ -215,8 +215,8 @@ def _checked_slogdet(name, A):
     return ops.slogdet_batch(A)
 
 
-_LinalgSlogdet = result_type("linalg_slogdet", "sign", "logabsdet")
-_Slogdet = result_type("slogdet", "sign", "logabsdet")
+_LinalgSlogdet = result_type(*"linalg_slogdet sign logabsdet".split())
+_Slogdet = result_type(*"slogdet sign logabsdet".split())
 _ABOUT_LOGS = {
     "dtypes": SOLVED,
     "out": True,

@@ -51,10 +51,11 @@ def _tolerances(name, A, atol, rtol):
             rtol = ops.where(atol > 0, 0.0, eps)
         else:
             rtol = 0.0 if atol else eps
-    return [
-        given.unsqueeze(-1) if _is_tensor(given) else float(given)
-        for given in (0.0 if atol is None else atol, rtol)
-    ]
+    return _with_dim(0.0 if atol is None else atol), _with_dim(rtol)
+
+
+def _with_dim(given):
+    return given.unsqueeze(-1) if _is_tensor(given) else float(given)
 
 
 def _is_tensor(value):

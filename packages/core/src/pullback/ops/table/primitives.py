@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pullback.ops.table.linalg_primitives import COMPOSED, OF_LINALG
 from pullback.ops.table.network_primitives import OF_NETWORKS
 from pullback.ops.table.optimizer_primitives import OF_OPTIMIZERS
 
@@ -336,25 +337,8 @@ _prim(
     "(B, K, N), (B, M, N); any strides, batch stride 0 allowed. K = 0 gives zeros.",
     required=True,
 )
-_prim(
-    "solve",
-    "solve",
-    "self other",
-    "out[b] solves self[b] @ out[b] = other[b] for 3-d operands "
-    "(B, N, N) and (B, N, K), by elimination with partial pivoting. info[b] (int32) is 0, or the "
-    "number of the first pivot that is exactly 0, counted from 1; then out[b] is NaN.",
-    required=True,
-)
-_prim(
-    "svd",
-    "svd",
-    "self",
-    "Outputs u, s, vh and info: self[b] = u[b] @ diag(s[b]) @ vh[b] for "
-    "3-d operands (B, M, N), with orthonormal columns of u and rows of vh, and s in descending "
-    "order. u and vh have min(M, N) of them, or all. info[b] (int32) is 0, or not if there is no "
-    "result; then the outputs are NaN.",
-    required=True,
-)
+for _name, _family, _inputs, _doc, _params in OF_LINALG:
+    _prim(_name, _family, _inputs, _doc, params=_params, required=_name not in COMPOSED)
 
 # -- Fourier transforms ----------------------------------------------------------------------------
 _TRANSFORMED = ("dim:ints", "normalization:int", "forward:int")
@@ -384,100 +368,6 @@ _prim(
     "others are conjugates; n is the output's size. The imaginary parts of elements that are their "
     "own conjugates do not count.",
     params=_TRANSFORMED,
-    required=True,
-)
-
-# -- decompositions of matrices -------------------------------------------------------------------
-_prim(
-    "cholesky_factor",
-    "decompose",
-    "self",
-    "Outputs out and info: for a 3-d operand (B, N, N), of which the lower triangle is read, the "
-    "lower triangular out[b] with self[b] = out[b] @ out[b]^H. info[b] (int32) is 0, or the order "
-    "of the first leading minor that is not positive.",
-    required=True,
-)
-_prim(
-    "triangular",
-    "solve",
-    "self other",
-    "out[b] solves self[b] @ out[b] = other[b] for operands (B, N, N) and (B, N, K), where only "
-    "the upper or the lower triangle of self counts; with unit its diagonal counts as ones.",
-    params=("upper:int", "unit:int"),
-    required=True,
-)
-_prim(
-    "lu_factor",
-    "decompose",
-    "self",
-    "Outputs out, pivots and info by elimination with partial pivoting of (B, M, N): L below the "
-    "diagonal of out, without its diagonal of ones, and U. Row i was swapped with row "
-    "pivots[b, i] (int32, counted from 1) in turn. info[b] (int32) is 0, or the number of the "
-    "first pivot that is 0.",
-    required=True,
-)
-_prim(
-    "permutation_of_swaps",
-    "index",
-    "swaps",
-    "out[b] (int64) is what the swaps of the lu_factor primitive make of the numbers 0, 1, 2, ...",
-    required=True,
-)
-_prim(
-    "qr_factor",
-    "decompose",
-    "self",
-    "Outputs out and tau: (B, M, N) as a product of reflections 1 - tau v v^H and an upper "
-    "triangular matrix R with a real diagonal. out[b] has R and below it the elements of each v "
-    "behind a 1; tau is (B, min(M, N)).",
-    required=True,
-)
-_prim(
-    "reflections",
-    "decompose",
-    "self tau",
-    "The first columns out (B, M, N), N <= M, of the product of the reflections that self (B, M, "
-    "K) and tau (B, K) hold as qr_factor makes them; K <= N.",
-    required=True,
-)
-_prim(
-    "svdvals",
-    "decompose",
-    "self",
-    "Outputs values and info: the singular values (B, K) of the svd primitive without vectors.",
-)
-_prim(
-    "eigh",
-    "decompose",
-    "self",
-    "Outputs values, vectors and info of Hermitian matrices (B, N, N), of which the lower "
-    "triangle is read: eigenvalues in ascending order and orthonormal eigenvectors, unless "
-    "vectors is (B, 0, 0). info[b] (int32) is not 0 if there are none; then the outputs are NaN.",
-    required=True,
-)
-_prim(
-    "eig",
-    "decompose",
-    "self",
-    "Outputs values, vectors and info of matrices (B, N, N): complex eigenvalues and eigenvectors "
-    "of length 1, unless vectors is (B, 0, 0). info[b] (int32) is not 0 if there are none.",
-    required=True,
-)
-_prim(
-    "ldl_factor",
-    "decompose",
-    "self",
-    "Outputs out, pivots and info of symmetric or Hermitian matrices (B, N, N), of which the lower "
-    "triangle is read: as sytrf and hetrf of LAPACK.",
-    params=("hermitian:int",),
-    required=True,
-)
-_prim(
-    "ldl_solve",
-    "solve",
-    "self pivots other",
-    "out[b] solves A @ out[b] = other[b] (B, N, K), given what ldl_factor makes of A.",
-    params=("hermitian:int",),
     required=True,
 )
 
