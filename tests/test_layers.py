@@ -76,6 +76,7 @@ ALLOWED = {
                 "_c/python",
                 "ops",
                 "ops/indexing",
+                "ops/rules",
                 "backend",
                 "autograd",
                 "func",

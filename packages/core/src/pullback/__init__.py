@@ -86,7 +86,6 @@ from pullback._context import (
     is_deterministic_algorithms_warn_only_enabled,
     is_warn_always_enabled,
     memory_summary,
-    set_default_tensor_type,
     set_deterministic_debug_mode,
     set_float32_matmul_precision,
     set_num_interop_threads,
@@ -94,6 +93,8 @@ from pullback._context import (
     set_warn_always,
     use_deterministic_algorithms,
 )
+from pullback._legacy_types import class_named as _class_named
+from pullback._legacy_types import set_default_tensor_type, tensortype
 from pullback._printing import get_printoptions, printoptions, set_printoptions
 from pullback._scalars import (
     is_conj,
@@ -202,6 +203,10 @@ def __getattr__(name):
 
         if name in storage.__all__:
             return getattr(storage, name)
+    if name == "Storage":
+        return __getattr__("FloatStorage")
+    if name.endswith("Tensor") and (found := _class_named(f"pullback.{name}")) is not None:
+        return found
     if name == "vmap":
         from pullback.func import vmap
 

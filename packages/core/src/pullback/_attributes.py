@@ -8,7 +8,7 @@ import warnings
 
 from pullback._c.base import dtype as _dtype
 from pullback._c.base.state import swap_grad_enabled
-from pullback._c.graph.size import Size, strided
+from pullback._c.graph.size import strided
 from pullback._c.graph.tensor import Tensor, bind_attribute
 from pullback._c.interop import arrays
 from pullback._c.ops import create
@@ -20,9 +20,10 @@ from pullback._c.ops.clone import (
     memory_format,
 )
 from pullback._c.python.tensor_methods import is_set_to
+from pullback._legacy_types import new, shown_type
 from pullback.ops import ops
 
-__all__ = ["get_device", "install", "legacy_tensor"]
+__all__ = ["get_device", "install"]
 
 _CONSTANTS = {
     **dict.fromkeys(
@@ -153,60 +154,7 @@ def _order_in_memory(self):
     return tuple(reversed(inner))
 
 
-# ---- legacy constructors -------------------------------------------------------------------------
-
-
-def legacy_tensor(args, size, dtype, device):
-    """Return what ``Tensor(...)`` or ``tensor.new(...)`` makes: of sizes, a sequence or a tensor.
-
-    Raises: TypeError for other arguments.
-    """
-    from pullback._construct import tensor
-
-    if size is not None:
-        args = (Size(size),)
-    first = args[0] if args else None
-    if len(args) == 1 and isinstance(first, Size):
-        args = tuple(first)
-    elif len(args) == 1 and isinstance(first, Tensor):
-        return first
-    elif len(args) == 1 and (isinstance(first, bool) or not _is_size(first)):
-        if isinstance(first, str):
-            raise TypeError("new(): invalid data type 'str'")
-        if not (hasattr(first, "__len__") and hasattr(first, "__getitem__")) or (
-            isinstance(first, dict)
-        ):
-            raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
-        return tensor(first, dtype=dtype, device=device)
-    for position, number in enumerate(args, 1):
-        if not _is_size(number):
-            raise TypeError(
-                f"new(): argument 'size' failed to unpack the object at pos {position} with error "
-                f'"type must be tuple of ints,but got {type(number).__name__}"'
-            )
-    return create.empty_tensor(Size(args) if args else (0,), dtype, device)
-
-
-def _is_size(value):
-    return hasattr(value, "__index__") and getattr(value, "shape", ()) == ()
-
-
-def new(self, *args, size=None, device=None):
-    """Return a tensor of the same dtype and device: uninitialised of a size, or of a sequence.
-
-    A legacy form of ``new_empty`` and ``new_tensor``. A tensor as argument gives one over its
-    memory.
-
-    Raises: TypeError for a tensor of another dtype, and for data that is no sequence.
-
-    >>> import pullback
-    >>> pullback.ones(2).new([1, 2]), pullback.ones(2).new(2, 3).shape
-    (tensor([1., 2.]), pullback.Size([2, 3]))
-    """
-    made = legacy_tensor(args, size, self.dtype, self.device if device is None else device)
-    if made.dtype != self.dtype:
-        raise TypeError(f"new(): expected {_type_name(self)} (got {_type_name(made)})")
-    return made.detach() if len(args) == 1 and made is args[0] else made
+# ---- legacy methods ------------------------------------------------------------------------------
 
 
 def resize(self, *sizes):
@@ -265,25 +213,6 @@ def module_load(self, other, assign=False):
 
 # ---- functions of single elements ----------------------------------------------------------------
 
-_TYPE_NAMES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
-
-
-def _type_name(tensor):
-    return f"pullback.{_TYPE_NAMES.get(tensor.dtype.name, tensor.dtype.name)}Tensor"
-
 
 def apply_(self, callable):
     """Replace each element by ``callable(element)``, in host memory; returns the tensor.
@@ -332,7 +261,7 @@ def _apply(name, self, others, function):
             )
         if other.dtype != self.dtype:
             raise TypeError(
-                f"{name}: expected {_type_name(self)} for {shown} (got {_type_name(other)})"
+                f"{name}: expected {shown_type(self)} for {shown} (got {shown_type(other)})"
             )
     if any(tensor.requires_grad for tensor in (self, *(other for _, _, other in others))):
         raise RuntimeError(

@@ -6,7 +6,6 @@ import builtins
 import os
 import warnings
 
-from pullback._c.base.dtype import ALL, set_default_dtype
 from pullback.backend import registry
 from pullback.backend.threads import default_threads
 
@@ -21,7 +20,6 @@ __all__ = [
     "get_num_threads",
     "is_deterministic_algorithms_warn_only_enabled",
     "is_warn_always_enabled",
-    "set_default_tensor_type",
     "set_deterministic_debug_mode",
     "set_float32_matmul_precision",
     "set_num_interop_threads",
@@ -210,54 +208,6 @@ def set_warn_always(mode):
 
     _settings.warn_always = mode
     launch.set_warn_always(mode)
-
-
-# ---- defaults ------------------------------------------------------------------------------------
-
-_LEGACY = {
-    "Half": "float16",
-    "BFloat16": "bfloat16",
-    "Float": "float32",
-    "Double": "float64",
-    "Byte": "uint8",
-    "Char": "int8",
-    "Short": "int16",
-    "Int": "int32",
-    "Long": "int64",
-    "Bool": "bool",
-}
-
-
-def set_default_tensor_type(t):
-    """Set the default dtype, and device, by a name such as ``"torch.DoubleTensor"``.
-
-    It is deprecated in torch: use ``set_default_dtype`` and ``set_default_device``.
-
-    Raises: TypeError for types that are not floating-point ones, or whose device is missing;
-    ModuleNotFoundError and AttributeError for names of no type.
-    """
-    if not isinstance(t, str):
-        raise TypeError(
-            "invalid type object: only floating-point types are supported as the default type"
-        )
-    module, _, name = t.rpartition(".")
-    parts = module.split(".")
-    if parts[0] not in ("torch", "pullback") or len(parts) > 2:
-        raise ModuleNotFoundError(f"No module named {module or name!r}")
-    dtype = _LEGACY.get(name.removesuffix("Tensor")) if name.endswith("Tensor") else None
-    if dtype is None:
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
-    found = next(each for each in ALL if each.name == dtype)
-    if not found.is_floating_point:
-        raise TypeError("only floating-point types are supported as the default type")
-    if len(parts) == 2:
-        from pullback._c.device.device import set_default_device
-
-        try:
-            set_default_device(parts[1])
-        except RuntimeError as error:
-            raise TypeError(f"type {t} not available: {error}") from error
-    set_default_dtype(found)
 
 
 # ---- memory --------------------------------------------------------------------------------------

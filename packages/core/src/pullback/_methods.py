@@ -5,14 +5,15 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from pullback._attributes import legacy_tensor
 from pullback._c.base import dtype as _dtype
+from pullback._c.device.device import get_default_device
 from pullback._c.engine import stream_order
 from pullback._c.graph.overrides import DisableTorchFunctionSubclass, as_instance, as_leaf
 from pullback._c.graph.tensor import Size, Tensor, adopt, bind_attribute, bind_late
 from pullback._c.interop import pinned_tensors
 from pullback._c.ops import create
 from pullback._c.ops import indexing as _index
+from pullback._legacy_types import legacy_tensor, tensor_type
 from pullback.ops import ops
 from pullback.ops.indexing import index as _indexing
 
@@ -235,13 +236,6 @@ def type_as(self, other):
     return self.to(other.dtype)
 
 
-def tensor_type(self, dtype=None, non_blocking=False):
-    """Return the name of the type, or the tensor in another dtype."""
-    if dtype is None:
-        return f"pullback.{self.dtype.name}"
-    return self.to(dtype)
-
-
 def _transposed(self):
     return self.permute(tuple(range(self.ndim - 1, -1, -1)))
 
@@ -327,9 +321,10 @@ def new_instance(self, args, kwargs):
     if unknown and type(self) is Tensor:
         raise TypeError(f"Tensor() got an unexpected keyword argument '{unknown.pop()}'")
     device, size = kwargs.get("device"), kwargs.get("size")
+    dtype = _dtype.get_default_dtype()
     with DisableTorchFunctionSubclass():
         try:
-            adopt(self, legacy_tensor(args, size, _dtype.get_default_dtype(), device))
+            adopt(self, legacy_tensor(args, size, dtype, get_default_device(), device, True))
         except TypeError:
             if type(self) is Tensor:
                 raise

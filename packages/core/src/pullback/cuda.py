@@ -13,6 +13,7 @@ from pullback._c.base.errors import OutOfMemoryError
 from pullback._c.device.device import current_device as _current_device
 from pullback._c.device.device import device as _device
 from pullback._c.device.device import set_current_device as _set_current_device
+from pullback._legacy_types import class_named
 
 _HOMES = {
     "streams": (
@@ -64,6 +65,8 @@ __all__.extend(_NAMES)  # found when they are asked for
 
 
 def __getattr__(name):
+    if name.endswith("Tensor") and (found := class_named(f"pullback.cuda.{name}")) is not None:
+        return found
     if name not in _NAMES:
         raise AttributeError(f"module 'pullback.cuda' has no attribute {name!r}")
     _require(name)
