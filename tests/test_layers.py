@@ -50,7 +50,7 @@ ALLOWED = {
             *("ops", "func", "utils", "."),
         },
         "func": {"_c/graph", "_c/engine", "_c/transforms", "ops", "autograd", "nn"},
-        "nn": {"_c/graph", "_c/python", "ops", "ops/nn", "ops/rules", "utils", "."},
+        "nn": {"_c/graph", "_c/python", "ops/nn", "ops/rules", "utils", "."},
         "optim": {"_c/base", "_c/python", "nn", "utils", "."},
         "utils": {
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),

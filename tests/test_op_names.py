@@ -50,7 +50,8 @@ WORDS = {
         "values of arguments",
     ),
     "pin_memory": "an argument, and a method of batches",
-    **dict.fromkeys(("index", "copy", "to", "full", "imag", "convolution"), "words"),
+    **dict.fromkeys(("index", "copy", "to", "full", "gradient", "imag", "convolution"), "words"),
+    "lstm": "a module of kernels",
 }
 LEFT_OUT = (
     "packages/core/src/pullback/testing/interrupts.py",  # labels of workloads

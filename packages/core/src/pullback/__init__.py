@@ -164,6 +164,7 @@ from pullback._methods import (
 )
 from pullback.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 
+detach_ = Tensor.detach_
 _sys.modules["pullback._C"] = _C  # whose names code written for torch takes from there
 
 _methods.install()
@@ -173,7 +174,7 @@ _overridable.wrap(
     globals(),
     (
         *("allclose", "equal", "is_complex", "is_conj", "is_floating_point", "is_inference"),
-        "get_device",
+        *("detach_", "get_device"),
         *("is_neg", "is_same_size", "is_signed", "isclose", "numel", "result_type"),
     ),
 )

@@ -46,6 +46,7 @@ class tensortype(type):
 
     layout = strided
     is_sparse = False
+    _device: str
 
     def __instancecheck__(cls, instance):
         return (

@@ -12,92 +12,9 @@ from pullback.nn import init
 from pullback.nn.modules.module import Module
 from pullback.nn.parameter import Parameter
 from pullback.nn.utils.rnn import PackedSequence
-from pullback.ops import ops
-from pullback.ops.nn.recurrent import lstm_spec
+from pullback.ops.nn.recurrent_layers import MODES, run_layers
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
-
-
-# ---- one step ------------------------------------------------------------------------------------
-# ``given`` is the part of the gates that comes from the input, (n, gates * hidden); a state is
-# (h,), or (h, c) of LSTM.
-
-
-def _elman_step(nonlinearity):
-    def step(given, state, weight_hh, bias_hh):
-        return (nonlinearity(given + F.linear(state[0], weight_hh, bias_hh)),)
-
-    return step
-
-
-def _lstm_step(given, state, weight_hh, bias_hh):
-    """S. Hochreiter and J. Schmidhuber (1997), with the forget gates of F. Gers et al. (2000)."""
-    hidden, cell = state
-    i, f, g, o = (given + F.linear(hidden, weight_hh, bias_hh)).chunk(4, -1)
-    cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
-    return o.sigmoid() * cell.tanh(), cell
-
-
-def _gru_step(given, state, weight_hh, bias_hh):
-    """K. Cho et al. (2014), with the reset gate behind the product, as cuDNN has it."""
-    (hidden,) = state
-    r, z, n = given.chunk(3, -1)
-    hidden_r, hidden_z, hidden_n = F.linear(hidden, weight_hh, bias_hh).chunk(3, -1)
-    z = (z + hidden_z).sigmoid()
-    n = (n + (r + hidden_r).sigmoid() * hidden_n).tanh()
-    return (n + z * (hidden - n),)
-
-
-# mode: (step, gates, tensors of a state)
-_MODES = {
-    "RNN_TANH": (_elman_step(pullback.tanh), 1, 1),
-    "RNN_RELU": (_elman_step(pullback.relu), 1, 1),
-    "LSTM": (_lstm_step, 4, 2),
-    "GRU": (_gru_step, 3, 1),
-}
-
-
-def _run_steps(step, pieces, counts, state, weights, reverse):
-    """Run a layer in one direction; return the outputs of all steps and the last state.
-
-    ``pieces`` are the inputs of the steps. ``counts`` are the sizes of their batches, which do not
-    grow, or None if all are the same: a sequence that has ended keeps its state.
-    """
-    weight_hh, bias_hh, weight_hr = weights
-    outputs, ended, first = [None] * len(pieces), [], state
-    if counts is not None and reverse:
-        state = tuple(part[: counts[-1]] for part in state)
-    for t in reversed(range(len(pieces))) if reverse else range(len(pieces)):
-        rows = state[0].shape[0]
-        if counts is not None and counts[t] != rows:
-            count = counts[t]
-            if reverse:
-                parts = zip(state, first, strict=True)
-                state = tuple(pullback.cat([part, new[rows:count]]) for part, new in parts)
-            else:
-                ended.append(tuple(part[count:] for part in state))
-                state = tuple(part[:count] for part in state)
-        state = step(pieces[t], state, weight_hh, bias_hh)
-        if weight_hr is not None:
-            state = (F.linear(state[0], weight_hr), *state[1:])
-        outputs[t] = state[0]
-    if ended:
-        state = tuple(map(pullback.cat, zip(state, *reversed(ended), strict=True)))
-    return outputs, state
-
-
-def _is_fused(data, weights):
-    """Return whether all steps of an LSTM can be one op."""
-    return "weight_hr" not in weights and data.dtype.itemsize > 2 and data.numel()
-
-
-def _run_lstm(data, weights, state, reverse):
-    """Run a layer of an LSTM in one direction; return the outputs and the last state."""
-    bias = weights["bias_ih"] + weights["bias_hh"] if "bias_ih" in weights else None
-    given = F.linear(data, weights["weight_ih"], bias)
-    spec = lstm_spec(given.shape, reverse)
-    outputs, cell, _ = ops.lstm_steps(given, weights["weight_hh"], *state, spec)
-    return outputs, (outputs[0 if reverse else -1], cell)
 
 
 class RNNBase(Module):
@@ -134,7 +51,7 @@ class RNNBase(Module):
         self.proj_size = proj_size
         self._check_sizes(dropout)
         out_size = proj_size or hidden_size
-        gates = _MODES[mode][1] * hidden_size
+        gates = MODES[mode][1] * hidden_size
         options = {"device": device, "dtype": dtype}
         self._all_weights = []
         for layer in range(num_layers):
@@ -179,7 +96,7 @@ class RNNBase(Module):
             )
         if self.proj_size >= self.hidden_size:
             raise ValueError("proj_size has to be smaller than hidden_size")
-        if self.mode not in _MODES:
+        if self.mode not in MODES:
             raise ValueError("Unrecognized RNN mode: " + self.mode)
 
     @property
@@ -302,46 +219,18 @@ class RNNBase(Module):
     def _zero_state(self, rows, data):
         layers = self.num_layers * self._directions
         sizes = (self.proj_size or self.hidden_size, self.hidden_size)
-        count = _MODES[self.mode][2]
+        count = MODES[self.mode][2]
         return tuple(data.new_zeros((layers, rows, size)) for size in sizes[:count])
 
     def _run_layers(self, data, counts, state):
         """Return the outputs of the last layer and the last states of all layers."""
-        step, last = _MODES[self.mode][0], []
-        for layer in range(self.num_layers):
-            if layer and self.dropout:
-                data = F.dropout(data, self.dropout, self.training)
-            results = []
-            for direction in range(self._directions):
-                number = layer * self._directions + direction
-                weights = dict(
-                    zip(
-                        (name.partition("_l")[0] for name in self._all_weights[number]),
-                        (getattr(self, name) for name in self._all_weights[number]),
-                        strict=True,
-                    )
-                )
-                first = tuple(part[number] for part in state)
-                if counts is None and self.mode == "LSTM" and _is_fused(data, weights):
-                    joined, end = _run_lstm(data, weights, first, bool(direction))
-                    results.append(joined)
-                    last.append(end)
-                    continue
-                given = F.linear(data, weights["weight_ih"], weights.get("bias_ih"))
-                pieces = given.unbind(0) if counts is None else given.split(counts)
-                outputs, end = _run_steps(
-                    step,
-                    pieces,
-                    counts,
-                    first,
-                    (weights["weight_hh"], weights.get("bias_hh"), weights.get("weight_hr")),
-                    bool(direction),
-                )
-                joined = pullback.stack(outputs) if counts is None else pullback.cat(outputs)
-                results.append(joined)
-                last.append(end)
-            data = results[0] if len(results) == 1 else pullback.cat(results, -1)
-        return data, tuple(map(pullback.stack, zip(*last, strict=True)))
+        weights = [
+            {name.partition("_l")[0]: getattr(self, name) for name in names}
+            for names in self._all_weights
+        ]
+        return run_layers(
+            self.mode, data, counts, state, weights, self._directions, self.dropout, self.training
+        )
 
 
 class RNN(RNNBase):
@@ -478,7 +367,7 @@ class RNNCellBase(Module):
             raise RuntimeError(
                 f"input has inconsistent input_size: got {input.size(1)} expected {self.input_size}"
             )
-        step, _, count = _MODES[mode]
+        step, _, count = MODES[mode]
         if state is None:
             state = (input.new_zeros((input.size(0), self.hidden_size)),) * count
         for number, part in enumerate(state):

@@ -1,5 +1,8 @@
 """New tensors with a pattern: eye, linspace, logspace, vander, indices of triangles."""
 
+import math
+import warnings
+
 from pullback.ops.creation.create import (
     NEW,
     factories,
@@ -125,6 +128,43 @@ def _logspace(start, end, steps, base, out, dtype, layout, device, pin_memory, r
     return put_into(out, with_requires_grad(made, requires_grad))
 
 
+def _range(start, end, step, out, dtype, layout, device, pin_memory, requires_grad):
+    warnings.warn(
+        "pullback.range is deprecated and will be removed in a future release because its behavior "
+        "is inconsistent with Python's range builtin. Instead, use pullback.arange, which produces "
+        "values in [start, end).",
+        UserWarning,
+        stacklevel=2,
+    )
+    start, end, step = (
+        _end("range", name, value)
+        for name, value in (("start", start), ("end", end), ("step", step))
+    )
+    if any(isinstance(value, complex) for value in (start, end, step)):
+        raise RuntimeError("value cannot be converted to type double without overflow")
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    dtype = result_dtype(dtype, out) or default_dtype()
+    if dtype.kind not in "uif":
+        raise unsupported("range_cpu", dtype)
+    count = math.floor((end - start) / step) + 1
+    made = factories().empty_tensor((count,), dtype, device)
+    return put_into(out, with_requires_grad(run_arange(made, start, step), requires_grad))
+
+
+factory(
+    "range",
+    "start: any, end: any, step: Scalar = 1",
+    _range,
+    "Return start, start + step, ... up to and including end; deprecated, use ``arange``.\n\n"
+    "Raises: RuntimeError for a step of 0 or of the wrong sign.",
+    kernel="arange",
+    samples="it warns that it is deprecated; the behaviour tests call it",
+)
 factory(
     "linspace",
     "start: any, end: any, steps: int",

@@ -63,6 +63,48 @@ op(
 )
 
 
+def _nonzero_static(self, size, fill_value):
+    """Compute without the number of such elements, which decides about no shape."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    flat = ops.cast(ops.ne(self, 0).reshape(-1), dtype_named("int64"))
+    rank = ops.cumsum(flat, 0) - 1
+    position = ops.where((flat > 0) & (rank < size), rank, size)  # the others go to a spare row
+    number = ops.arange_like(flat, flat.shape[0])
+    empty = ops.new_full(flat, (size + 1,), -1)
+    found = ops.scatter(empty, 0, position, number).narrow(0, 0, size)
+    columns: list[Any] = []
+    inner = 1
+    for length in reversed(self.shape):
+        columns.insert(0, ops.remainder(ops.floor_divide(found, inner), max(length, 1)))
+        inner *= max(length, 1)
+    if not columns:
+        return ops.new_zeros(flat, (size, 0))
+    return ops.where((found < 0).unsqueeze(1), fill_value, ops.stack(columns, 1))
+
+
+op(
+    "nonzero_static(self: Tensor, *, size: int, fill_value: int = -1) -> Tensor",
+    composite=_nonzero_static,
+    out=True,
+    out_dtype="exact",
+    ref=references.nonzero_static,
+    doc="Return the coordinates of the first `size` elements that are not 0, row by row.\n\n"
+    "Shape: (size, dims); rows beyond the number of such elements hold `fill_value`, so the shape "
+    "does not depend on the elements.\n\nRaises: RuntimeError for a negative size.\n\n"
+    ">>> import pullback\n"
+    ">>> pullback.nonzero_static(pullback.tensor([0, 5, 7]), size=3)\n"
+    "tensor([[ 1],\n        [ 2],\n        [-1]])",
+    samples=[
+        case(T(3, 4, low=-1, high=1, step=1), size=4),
+        case(T(2, 2, low=1, high=2), size=5, fill_value=7),
+        case(T(0, 2), size=2),
+        case(T(), size=2),
+        case(T(3), size=0),
+    ],
+)
+
+
 # -- x[...] with index tensors ---------------------------------------------------------------------
 
 

@@ -229,8 +229,8 @@ def _bags_of(self, offsets, include_last_offset):
     return bags, max(offsets.shape[0] - bool(include_last_offset), 0)
 
 
-def _largest(rows, bags, sizes):
-    """Return the largest row of each bag, element by element: the first of equal ones.
+def _largest_rows(rows, bags, sizes):
+    """Return which row of each bag is the largest, element by element: the first of equal ones.
 
     Rows are sorted by value, then by bag, both stably: each bag begins with its largest element.
     """
@@ -241,7 +241,11 @@ def _largest(rows, bags, sizes):
     order = ops.gather(order, 1, by_bag)
     starts = ops.cumsum(sizes, 0) - sizes
     starts = ops.where(sizes > 0, starts, 0)
-    chosen = ops.index_select(order, 1, starts).t()
+    return ops.index_select(order, 1, starts).t()
+
+
+def _largest(rows, bags, sizes):
+    chosen = _largest_rows(rows, bags, sizes)
     return ops.where((sizes > 0).unsqueeze(1), ops.gather(rows, 0, chosen), 0)
 
 
@@ -349,6 +353,80 @@ op(
             mode="max",
             skip=dict.fromkeys(("grad", "gradgrad"), "nothing is taken from the table"),
         ),
+    ],
+)
+
+
+_MODES = ("sum", "mean", "max")
+
+
+def _bags_and_indices(
+    weight,
+    indices,
+    offsets,
+    scale_grad_by_freq,
+    mode,
+    sparse,
+    per_sample_weights,
+    include_last_offset,
+    padding_idx,
+):
+    if mode not in (0, 1, 2):
+        raise RuntimeError("`mode` must be sum, mean, or max.")
+    if indices.ndim != 1:
+        raise RuntimeError(f"embedding_bag(): expected indices of 1 dim, but got {indices.ndim}")
+    _check_indices("embedding_bag", offsets)
+    out = ops.embedding_bag(
+        indices,
+        weight,
+        offsets,
+        None,
+        2.0,
+        scale_grad_by_freq,
+        _MODES[mode],
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )
+    bags, count = _bags_of(indices, offsets, include_last_offset)
+    none = ops.new_zeros(bags, (count,))
+    if mode == 0:
+        return out, bags if padding_idx is not None else ops.new_zeros(bags, (0,)), none, none
+    numbers = cast_to(indices, dtype_named("int64"))
+    kept = bags
+    if padding_idx is not None:
+        kept = ops.where(numbers == padding_idx % max(weight.shape[0], 1), count, bags)
+    sizes = _counts(kept, kept, count + 1).narrow(0, 0, count)
+    if mode == 1:
+        return out, bags, sizes, sizes
+    if not numbers.numel():
+        return out, bags, sizes, ops.new_zeros(bags, (count, weight.shape[1]))
+    rows = ops.index_select(weight.detach(), 0, numbers)
+    chosen = _largest_rows(rows, kept, sizes)
+    found = ops.index_select(numbers, 0, chosen.reshape(-1)).reshape(chosen.shape)
+    return out, bags, sizes, ops.where((sizes > 0).unsqueeze(1), found, 0)
+
+
+op(
+    "embedding_bag.top(weight: Tensor, indices: Tensor, offsets: Tensor, "
+    "scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False, "
+    "per_sample_weights: Tensor? = None, include_last_offset: bool = False, "
+    "padding_idx: int? = None) -> Tensor[]",
+    composite=_bags_and_indices,
+    method=False,
+    function="embedding_bag",
+    dtypes=FLOATING,
+    ref=references.embedding_bag_top,
+    doc="Return (bags, bag of each index, indices in each bag, index of the largest element).\n\n"
+    "`mode` is 0 for sums, 1 for means, 2 for the largest elements. As in torch, sums fill none of "
+    "the other results, except the second with a padding index.\n\nRaises: RuntimeError out of "
+    "range.",
+    kinks=[kink([[1.0], [1.0]], Fixed([0, 1]), Fixed([0]), False, 2, to=[[1.0], [0.0]])],
+    samples=[
+        *(case(T(4, 3), at(5, high=4), _OFFSETS, False, mode) for mode in (0, 1, 2)),
+        case(T(4, 3), at(5, high=4), _OFFSETS, per_sample_weights=T(5)),
+        case(T(4, 3), at(5, high=4), fixed((0, 2, 4), kind="int64"), include_last_offset=True),
     ],
 )
 

@@ -111,9 +111,22 @@ def _sample(self, grid, mode, padding_mode, align_corners):
     return total.reshape((*self.shape[:2], *points))
 
 
+def _sizes_of(self, grid):
+    return f"but got input with sizes {list(self.shape)} and grid with sizes {list(grid.shape)}"
+
+
+def check_grid_dims(self, grid, count):
+    """Raise RuntimeError unless both have as many dims as that."""
+    if self.ndim != count or grid.ndim != count:
+        raise RuntimeError(
+            f"grid_sampler(): expected {count}D input and grid with same number of dimensions, "
+            f"{_sizes_of(self, grid)}"
+        )
+
+
 def _check_grid(self, grid, mode):
     shape, points = list(self.shape), list(grid.shape)
-    sizes = f"but got input with sizes {shape} and grid with sizes {points}"
+    sizes = _sizes_of(self, grid)
     if not shape or not points or shape[0] != points[0]:
         raise RuntimeError(
             f"grid_sampler(): expected grid and input to have same batch size, {sizes}"
@@ -154,7 +167,7 @@ def _chosen(number, names, argument):
     return names[number]
 
 
-def _grid_sampler(self, grid, interpolation_mode, padding_mode, align_corners):
+def grid_sampler(self, grid, interpolation_mode, padding_mode, align_corners):
     mode = _chosen(interpolation_mode, _MODES, "interpolation_mode")
     padding = _chosen(padding_mode, _PADDINGS, "padding_mode")
     _check_grid(self, grid, mode)
@@ -184,7 +197,7 @@ def _grid_sample(self, grid, mode, padding_mode, align_corners):
         )
     if align_corners is None:
         _warn_of_corners()
-    return _grid_sampler(
+    return grid_sampler(
         self, grid, _MODES.index(mode), _PADDINGS.index(padding_mode), bool(align_corners)
     )
 
@@ -204,7 +217,7 @@ _CORNER = [[[[1.0, 2.0], [3.0, 5.0]]]], [[[[-0.5, -0.5]]]]
 op(
     "grid_sampler(self: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, "
     "align_corners: bool) -> Tensor",
-    composite=_grid_sampler,
+    composite=grid_sampler,
     method=False,
     dtypes=FLOATING,
     doc="Return grid_sample, with numbers for the modes.",

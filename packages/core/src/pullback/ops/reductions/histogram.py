@@ -1,20 +1,19 @@
-"""Histograms, counts, and searchsorted."""
+"""Counts and histograms."""
 
 import math
 
+from pullback.ops.reductions.searchsorted import find_positions
 from pullback.ops.rules.arguments import as_int, check_number
 from pullback.ops.rules.dtypes import (
     accumulate_dtype,
     cast_to,
     check_dtype,
     dtype_named,
-    type_name,
     unsupported,
 )
 from pullback.ops.rules.elementwise_util import UNDERIVED, no_derivative
 from pullback.ops.rules.operands import is_meta
-from pullback.ops.table.primitives import decomposition
-from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive
+from pullback.ops.table.primitives_api import new_filled
 from pullback.ops.table.samples import COUNTED, T, at, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, HALF, INTEGRAL, op, ops, result_type
 
@@ -23,210 +22,6 @@ references = references_of("reductions")
 _Histogram = result_type("histogram", "hist", "bin_edges")
 
 SINGLE_DOUBLE = FLOATING & ~HALF
-
-# -- indices in sorted elements --------------------------------------------------------------------
-
-
-def _check_sorter(bounds, sorter):
-    if sorter.shape != bounds.shape:
-        raise RuntimeError(
-            f"torch.searchsorted(): boundary and sorter must have the same size, "
-            f"but got boundary tensor {list(bounds.shape)} and got sorter tensor "
-            f"{list(sorter.shape)}"
-        )
-    if sorter.dtype.name != "int64":
-        raise RuntimeError(
-            f"torch.searchsorted(): sorter must be a tensor of long dtype but got "
-            f"dtype {type_name(sorter.dtype)}"
-        )
-    if (
-        sorter.numel()
-        and not is_meta(sorter)
-        and ((sorter < 0) | (sorter >= bounds.shape[-1])).any().item()
-    ):
-        raise RuntimeError("torch.searchsorted(): sorter index out of range")
-
-
-def _check_bounds(bounds, values, is_number):
-    if not bounds.ndim:
-        raise RuntimeError(
-            "torch.searchsorted(): boundaries tensor should have positive "
-            "dimension, but got 0 dimension"
-        )
-    if bounds.ndim == 1:
-        return
-    if is_number or not values.ndim:
-        raise RuntimeError(
-            f"torch.searchsorted(): input value can be a scalar only when "
-            f"boundaries tensor dimension is 1, but we got boundaries tensor "
-            f"dim({bounds.ndim}) and input value's dim({values.ndim}) numel"
-            f"({values.numel()})"
-        )
-    if bounds.shape[:-1] != values.shape[:-1]:
-        raise RuntimeError(
-            f"torch.searchsorted(): boundaries tensor should be 1 dimension or the "
-            f"first N-1 dimensions of boundaries tensor and input value tensor must "
-            f"match, but we got boundaries tensor {list(bounds.shape)} and input "
-            f"value tensor {list(values.shape)}"
-        )
-
-
-@decomposition("searchsorted")
-def halve_ranges(self, values, right, nan_last):
-    """Return searchsorted by halving the range of each value's index."""
-    low = ops.zeros_like(values, dtype=dtype_named("int64"))
-    count = self.shape[-1]
-    high = ops.full_like(low, count)
-    for _ in range(count.bit_length()):
-        middle = ops.bitwise_right_shift(low + high, 1)
-        bound = ops.gather(self, -1, ops.minimum(middle, count - 1))
-        found = bound > values if right else bound >= values
-        if nan_last:
-            found = found | (bound != bound)
-        ahead = ~found & (low < high)
-        low, high = ops.where(ahead, middle + 1, low), ops.where(ahead, high, middle)
-    return low
-
-
-def _positions(self, values, right, nan_last):
-    out = new_empty(values, values.shape, dtype_named("int64"))
-    if out.numel():
-        run_primitive("searchsorted", (out,), (self, values), int(right), int(nan_last))
-    return out
-
-
-_TABLE = fixed((1, 3, 5, 2, 2, 6), shape=(2, 3))
-op(
-    "find_in_rows(self: Tensor, values: Tensor, right: bool, nan_last: bool) -> Tensor",
-    forward=_positions,
-    kernel="searchsorted",
-    method=False,
-    function=False,
-    dtypes=INTEGRAL | FLOATING,
-    doc="Return the indices of values in sorted rows; both have two dims and one dtype.",
-    samples=[case(_TABLE, T(2, 4, low=0, high=7, step=1), right, True) for right in (True, False)],
-    ref=lambda np, self, values, right, nan_last: references.searchsorted(
-        np, self, values, right=right
-    ),
-)
-
-
-def find_positions(bounds, values, right, nan_last=False):
-    """Return the position of every value in the sorted last dim of bounds.
-
-    torch takes NaN among the bounds for smaller than everything; with ``nan_last`` it is larger.
-    """
-    import pullback
-
-    common = pullback.promote_types(bounds.dtype, values.dtype)
-    count, shape = bounds.shape[-1], values.shape
-    rows = 1
-    for size in bounds.shape[:-1]:
-        rows *= size
-    width = values.numel() // max(rows, 1)
-    found = ops.find_in_rows(
-        cast_to(bounds, common).reshape((rows, count)),
-        cast_to(values, common).reshape((rows, width)),
-        right,
-        nan_last,
-    )
-    return found.reshape(shape)
-
-
-def _search(sorted_sequence, self, out_int32, right, side, sorter):
-    if side not in (None, "left", "right"):
-        raise RuntimeError(
-            f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}"
-        )
-    if side == "left" and right:
-        raise RuntimeError(
-            "torch.searchsorted(): side and right can't be set to opposites, got "
-            "side of left while right was True"
-        )
-    bounds, is_number = sorted_sequence, not hasattr(self, "shape")
-    values = self
-    if is_number:
-        values = ops.new_full(bounds, (), self, dtype=_dtype_of_number(bounds, self))
-    for tensor in (bounds, values):
-        check_dtype("searchsorted", tensor, "iuf")
-    _check_bounds(bounds, values, is_number)
-    if sorter is not None:
-        _check_sorter(bounds, sorter)
-        bounds = ops.gather(bounds, -1, sorter)
-    found = find_positions(bounds, values, right or side == "right")
-    return cast_to(found, dtype_named("int32")) if out_int32 else found
-
-
-def _dtype_of_number(bounds, value):
-    if isinstance(value, float) and bounds.dtype.kind != "f":
-        return dtype_named("float64")
-    return bounds.dtype
-
-
-_BOUNDS = fixed((-2, -1, 0, 0, 2))
-_REAL = INTEGRAL & ~0x002 | FLOATING  # the bounds are no unsigned numbers
-op(
-    "searchsorted(sorted_sequence: Tensor, self: Operand, *, out_int32: bool = False, "
-    "right: bool = False, side: str? = None, sorter: Tensor? = None) -> Tensor",
-    forward=_search,
-    out_dtype="exact",
-    method=False,
-    out=True,
-    dtypes=INTEGRAL | FLOATING,
-    ref=references.searchsorted,
-    doc="Return where elements belong in the sorted last dim of a tensor, so that it stays sorted."
-    "\n\nBefore equal elements, or after them with `right` or side='right'. `sorter` holds the "
-    "indices that sort a sequence that is not sorted.\n\nRaises: RuntimeError for shapes that "
-    "do not go together.",
-    samples=[
-        case(_BOUNDS, T(2, 3), only=_REAL),
-        case(_BOUNDS, T(4, step=1), right=True, only=_REAL),
-        case(_BOUNDS, T(3, step=1), side="left", only=_REAL),
-        case(_BOUNDS, T(3, step=1), side="right", only=_REAL),
-        case(_BOUNDS, 1, only=_REAL),
-        case(fixed((1, 3, 5, 2, 2, 6), shape=(2, 3)), T(2, 4, low=0, high=7, step=1)),
-        case(
-            fixed((5, 1, 3)),
-            T(4, low=0, high=6),
-            sorter=fixed((1, 2, 0), kind="int64"),
-            skip={"expanded": "a repeated element is in another order"},
-        ),
-        case(T(0), T(3)),
-        case(_BOUNDS, T(), only=_REAL),
-        case(_BOUNDS, T(0), only=_REAL),
-        case(_BOUNDS, T(2), out_int32=True, only=_REAL),
-    ],
-)
-
-
-def _bucketize(self, boundaries, out_int32, right):
-    if boundaries.ndim != 1:
-        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
-    return _search(boundaries, self, out_int32, right, None, None)
-
-
-op(
-    "bucketize(self: Operand, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) "
-    "-> Tensor",
-    forward=_bucketize,
-    out_dtype="exact",
-    method=False,
-    out=True,
-    dtypes=INTEGRAL | FLOATING,
-    ref=lambda np, self, boundaries, out_int32=False, right=False: np.searchsorted(
-        boundaries, self, side="right" if right else "left"
-    ),
-    doc="Return the number of the bucket between sorted boundaries that each element falls into."
-    "\n\nA boundary belongs to the bucket before it, with `right` to the one after.",
-    samples=[
-        case(T(2, 3), _BOUNDS, only=_REAL),
-        case(T(4, step=1), _BOUNDS, right=True, only=_REAL),
-        case(1, _BOUNDS, only=_REAL),
-        case(T(3), T(0)),
-        case(T(), _BOUNDS, out_int32=True, only=_REAL),
-    ],
-)
-
 
 # -- counts ----------------------------------------------------------------------------------------
 
@@ -277,10 +72,12 @@ def _limits(name, self, low, high):
     return (low - 1, high + 1) if low == high and name == "torch.histc:" else (low, high)
 
 
-def _check_bins(bins):
+def _check_bins(bins, dim=0):
     as_int(bins, "histogram", "bins")
     if bins <= 0:
-        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+        raise RuntimeError(
+            f"torch.histogram(): bins must be > 0, but got {bins} for dimension {dim}"
+        )
 
 
 def _bin_of(self, low, high, bins):
@@ -345,13 +142,13 @@ op(
 )
 
 
-def _edges(self, bins, range):
+def _edges(self, bins, range, dim=0):
     """Return the edges of the bins: those given, or equally wide ones over the range."""
     if hasattr(bins, "shape"):
         if bins.ndim != 1:
             raise RuntimeError(
                 f"torch.histogramdd: bins tensor should have one dimension, but got "
-                f"{bins.ndim} dimensions in the bins tensor for dimension 0"
+                f"{bins.ndim} dimensions in the bins tensor for dimension {dim}"
             )
         if bins.dtype != self.dtype:
             names = [
@@ -361,22 +158,22 @@ def _edges(self, bins, range):
             raise RuntimeError(
                 f"torch.histogramdd: input tensor and bins tensors should have the "
                 f"same dtype, but got input with dtype {names[0]} and bins for "
-                f"dimension 0 with dtype {names[1]}"
+                f"dimension {dim} with dtype {names[1]}"
             )
-        _check_bins(bins.shape[0] - 1)
+        _check_bins(bins.shape[0] - 1, dim)
         return bins
-    _check_bins(bins)
+    _check_bins(bins, dim)
     low, high = (0.0, 1.0) if range is None else (float(range[0]), float(range[1]))
     if range is None and self.numel() and not is_meta(self):
         low, high = float(self.min().item()), float(self.max().item())
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError(
-            f"torch.histogramdd: dimension 0's range [{low:g}, {high:g}] is not finite"
+            f"torch.histogramdd: dimension {dim}'s range [{low:g}, {high:g}] is not finite"
         )
     if low > high:
         raise RuntimeError(
             f"torch.histogramdd: min should not exceed max, but got min {low:g} max "
-            f"{high:g} for dimension 0"
+            f"{high:g} for dimension {dim}"
         )
     if low == high:
         low, high = low - 0.5, high + 0.5
@@ -451,6 +248,180 @@ op(
                 density=True,
                 skip={"expanded": "repeated edges leave no width"},
             ),
+        )
+    ],
+)
+
+
+# -- of points -------------------------------------------------------------------------------------
+
+_HistogramDD = result_type("histogramdd", "hist", "bin_edges")
+_SHORT = {"float32": "float", "float64": "double"}
+
+
+def _check_points(self, weight):
+    if not self.ndim:
+        raise IndexError("Dimension specified as -1 but tensor has no dimensions")
+    if self.ndim < 2:
+        raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions")
+    if self.dtype.name not in _SHORT:
+        raise unsupported("histogramdd", self.dtype)
+    if weight is None:
+        return
+    if weight.shape != self.shape[:-1]:
+        raise RuntimeError(
+            f"torch.histogramdd: if weight tensor is provided it should have the same shape as the "
+            f"input tensor excluding its innermost dimension, but got input with shape "
+            f"{list(self.shape)} and weight with shape {list(weight.shape)}"
+        )
+    if weight.dtype != self.dtype:
+        shown = [_SHORT.get(t.dtype.name, t.dtype.name) for t in (self, weight)]
+        raise RuntimeError(
+            f"torch.histogramdd: if weight tensor is provided, input tensor and weight tensor "
+            f"should have the same dtype, but got input({shown[0]}), and weight({shown[1]})"
+        )
+
+
+def _bins_of(bins, dims):
+    """Return a number of bins or a vector of edges for each dim."""
+    if isinstance(bins, int) and not isinstance(bins, bool):
+        return [bins] * dims
+    if not isinstance(bins, (tuple, list)) or not all(
+        hasattr(one, "narrow") or (isinstance(one, int) and not isinstance(one, bool))
+        for one in bins
+    ):
+        raise TypeError(
+            f"histogramdd(): argument 'bins' (position 2) must be int, tuple of ints, or tuple of "
+            f"Tensors, not {type(bins).__name__}"
+        )
+    if len(bins) != dims and bins and hasattr(bins[0], "narrow"):
+        raise RuntimeError(
+            f"torch.histogramdd: expected {dims} sequences of bin edges for a {dims}-dimensional "
+            f"histogram but got {len(bins)}"
+        )
+    if len(bins) != dims:
+        raise RuntimeError(
+            "histogramdd: The size of bins must be equal to the innermost dimension of the input."
+        )
+    return list(bins)
+
+
+def _range_of(range, dims):
+    if range is None:
+        return [None] * dims
+    if not isinstance(range, (tuple, list)) or not all(
+        isinstance(bound, (int, float)) for bound in range
+    ):
+        raise TypeError(
+            f"histogramdd(): argument 'range' (position 3) must be tuple of floats, not "
+            f"{type(range).__name__}"
+        )
+    if len(range) != 2 * dims:
+        raise RuntimeError(
+            f"torch.histogramdd: for a {dims}-dimensional histogram range should have {2 * dims} "
+            f"elements, but got {len(range)}"
+        )
+    return list(zip(range[::2], range[1::2]))
+
+
+def _histogramdd(self, given, bins, range, weight, density):
+    dims = self.shape[-1]
+    counts, limits = given or _bins_of(bins, dims), _range_of(range, dims)
+    points = self.reshape((-1, dims)) if dims else self.reshape((self.shape[:-1].numel(), 0))
+    position, inside, edges, sizes = None, None, [], []
+    for dim, (wanted, limit) in enumerate(zip(counts, limits)):
+        column = points.select(1, dim)
+        edge = _edges(column, wanted, limit, dim)
+        size = edge.shape[0] - 1
+        here = (column >= edge.narrow(0, 0, 1)) & (column <= edge.narrow(0, size, 1))
+        bin_number = ops.clamp(find_positions(edge, column, True) - 1, min=0, max=size - 1)
+        position = bin_number if position is None else position * size + bin_number
+        inside = here if inside is None else inside & here
+        edges.append(edge)
+        sizes.append(size)
+    if position is None:  # no dims: torch takes no point for one
+        return (ops.new_zeros(self, ()),)
+    share = cast_to(inside, self.dtype)
+    if weight is not None:
+        share = ops.where(inside, weight.reshape(-1), 0)
+    total = 1
+    for size in sizes:
+        total *= size
+    hist = ops.scatter_add(ops.new_zeros(points, (total,)), 0, position, share)
+    hist = hist.reshape(tuple(sizes))
+    if density:
+        hist = hist / hist.sum()
+        for dim, (edge, size) in enumerate(zip(edges, sizes)):
+            widths = edge.narrow(0, 1, size) - edge.narrow(0, 0, size)
+            hist = hist / widths.reshape((size, *(1,) * (len(sizes) - dim - 1)))
+    return (hist, *edges)
+
+
+def _named(self, bins, range, weight, density):
+    _check_points(self, weight)
+    counts = _bins_of(bins, self.shape[-1])
+    given = counts if counts and all(hasattr(one, "narrow") for one in counts) else []
+    hist, *edges = ops._histogramdd(self, given, bins, range, weight, density)
+    return _HistogramDD(hist, tuple(edges))
+
+
+op(
+    "_histogramdd(self: Tensor, edges: Tensor[], bins: any, range: any, weight: Tensor?, "
+    "density: bool) -> Tensor[]",
+    forward=_histogramdd,
+    method=False,
+    function=False,
+    dtypes=SINGLE_DOUBLE,
+    ref=lambda np, self, edges, bins, *rest: references.histogramdd(np, self, edges or bins, *rest),
+    node="NotImplemented",
+    vjp={name: no_derivative("histogramdd", name) for name in ("self", "weight")},
+    doc="Return the parts of histogramdd: the histogram, then the edges of each dim.",
+    samples=[
+        case(T(8, 2), [], 3, [-3.0, 3.0, -2.0, 2.0], None, False, skip=UNDERIVED),
+        case(
+            T(6, 2),
+            [fixed((-3.0, 0.0, 3.0)), fixed((-2.0, 0.5, 2.0))],
+            None,
+            None,
+            constant(6, low=0.5, high=2),
+            False,
+            skip=UNDERIVED,
+        ),
+    ],
+)
+op(
+    "histogramdd(self: Tensor, bins: any, range: any = None, weight: Tensor? = None, "
+    "density: bool = False) -> any",
+    composite=_named,
+    method=False,
+    dtypes=SINGLE_DOUBLE,
+    ref=references.histogramdd,
+    doc="Return (hist, bin_edges): how many points fall into each bin, and the edges of each dim."
+    "\n\nShape: points (..., dims) give a hist of dims dims. `bins` is a number of equal bins for "
+    "all dims, one for each, or a vector of edges for each; `range` has the first and the last "
+    "edge of each dim, one after the other. `weight` counts points more or less often; `density` "
+    "divides by the total and by the volumes.\n\nRaises: RuntimeError for bounds that are not "
+    "finite.\n\n"
+    ">>> import pullback\n"
+    ">>> points = pullback.tensor([[0., 1.], [1., 0.], [1., 1.]])\n"
+    ">>> pullback.histogramdd(points, 2).hist\n"
+    "tensor([[0., 1.],\n"
+    "        [1., 1.]])",
+    samples=[
+        made._replace(skip={**made.skip, **UNDERIVED})
+        for made in (
+            case(T(8, 2), 3, [-3.0, 3.0, -2.0, 2.0]),
+            case(T(2, 3, 2), [2, 3], [-3.0, 3.0, -3.0, 3.0]),
+            case(T(6, 1), 2, skip=COUNTED),
+            case(T(6, 2), (fixed((-3.0, 0.0, 3.0)), fixed((-2.0, 0.5, 2.0)))),
+            case(
+                T(6, 2),
+                2,
+                [-3.0, 3.0, -3.0, 3.0],
+                weight=constant(6, low=0.5, high=2),
+                density=True,
+            ),
+            case(T(0, 2), 2, [0.0, 1.0, 0.0, 2.0]),
         )
     ],
 )

@@ -226,14 +226,54 @@ op(
 )
 
 
+def _check_norm_dtype(self):
+    if self.dtype.kind not in "fc":
+        raise RuntimeError(
+            f"norm(): input dtype should be either floating point or complex. Got "
+            f"{type_name(self.dtype)} instead."
+        )
+
+
+def _norm_except_dim(v, pow, dim):
+    _check_norm_dtype(v)
+    if dim == -1:
+        return ops._vector_norm(v, pow, None, False)
+    if not v.ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    dim = wrap_dim(dim, v.ndim, "norm_except_dim")
+    if v.ndim == 1:
+        return v.abs()
+    return ops._vector_norm(v, pow, tuple([d for d in range(v.ndim) if d != dim]), True)
+
+
+op(
+    "norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor",
+    composite=_norm_except_dim,
+    method=False,
+    dtypes=FLOAT_COMPLEX,
+    ref=references.norm_except_dim,
+    doc="Return the norm of order `pow` over all dims but one, which keep the size 1.\n\nWith "
+    "dim=-1 over all dims, as a number. It is what weight normalization divides by.\n\n"
+    "Raises: RuntimeError for integers and bools.\n\n"
+    ">>> import pullback\n"
+    ">>> pullback.norm_except_dim(pullback.tensor([[3., 4.], [0., 2.]]))\n"
+    "tensor([[5.],\n        [2.]])",
+    kinks=[kink([[0.0, 0.0]], to=[[0.0, 0.0]], differs=TORCH_NAN)],
+    samples=[
+        case(T(2, 3)),
+        case(T(2, 3), 1, 1),
+        case(T(2, 3, 2), 2, 1),
+        case(T(2, 3), 2, -1),
+        case(T(3)),
+        case(T(0, 3)),
+    ],
+)
+
+
 def _dist(self, other, p):
     check_number(p, "dist", "p")
     gap = self - other
-    if gap.dtype.kind not in "fc":
-        raise RuntimeError(
-            f"norm(): input dtype should be either floating point or complex. Got "
-            f"{type_name(gap.dtype)} instead."
-        )
+    _check_norm_dtype(gap)
     return _vector_norm(gap, p, None, False)
 
 

@@ -36,7 +36,7 @@ class Fixed(NamedTuple):
 
 
 class Kink(NamedTuple):
-    """One call; a list among its arguments is a tensor that requires grad.
+    """One call; a list among its arguments is a tensor that requires grad, also in a tuple.
 
     ``gradients`` has the gradient by each of these. ``second`` has the gradient of the sum of the
     gradients: zeros if it is "zero", and it is not compared if it is None. ``outside`` says why a

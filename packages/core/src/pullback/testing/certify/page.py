@@ -190,7 +190,7 @@ def without() -> list[str]:
 def stated(kink: Kink) -> list[str]:
     """Return the row of a convention."""
     given = [text_of(value) for value in kink.args]
-    given += [f"{name}={value!r}" for name, value in kink.kwargs.items()]
+    given += [f"{name}={text_of(value)}" for name, value in kink.kwargs.items()]
     zeros = all(not any(_numbers(part)) for part in kink.gradients)
     gradients = "0" if zeros else ", ".join(text_of(part) for part in kink.gradients)
     if kink.second is None:
@@ -206,6 +206,8 @@ def text_of(value: Any) -> str:
         return text_of(value.values)
     if isinstance(value, list):
         return "[" + ", ".join(map(text_of, value)) + "]"
+    if type(value) is tuple and any(isinstance(part, list) for part in value):
+        return "(" + ", ".join(map(text_of, value)) + ",)"
     return f"{value:.10g}" if isinstance(value, float) else repr(value)
 
 

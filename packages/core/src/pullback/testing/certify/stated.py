@@ -46,14 +46,20 @@ def prepared(kink: Kink) -> tuple[Function, Tensors]:
             return pb.tensor(value.values, dtype=pb.int64 if whole else pb.float64)
         if isinstance(value, list):
             inputs.append(pb.tensor(value, dtype=pb.float64))
-        return value
+        return tuple(map(made, value)) if type(value) is tuple else value
+
+    def given(value: Any, values: Iterator[pb.Tensor]) -> Any:
+        if isinstance(value, tuple):
+            return tuple([given(part, values) for part in value])
+        return next(values) if isinstance(value, list) else value
 
     args = [made(value) for value in kink.args]
+    options = {name: made(value) for name, value in kink.kwargs.items()}
 
     def function(*values: pb.Tensor) -> Tensors:
-        given = iter(values)
-        call = [next(given) if isinstance(value, list) else value for value in args]
-        found = tensors_in((getattr(ops, kink.op)(*call, **kink.kwargs),))
+        rest = iter(values)
+        call = [given(value, rest) for value in args]
+        found = tensors_in((getattr(ops, kink.op)(*call, **options),))
         return tuple(tensor for tensor in found if tensor.is_floating_point())
 
     return function, tuple(inputs)

@@ -170,3 +170,11 @@ def take_along_dim(np, self, indices, dim=None):
     wide = list(shape)
     shape[dim], wide[dim] = self.shape[dim], indices.shape[dim]
     return np.take_along_axis(np.broadcast_to(self, shape), np.broadcast_to(indices, wide), dim)
+
+
+def nonzero_static(np, self, size, fill_value=-1):
+    """Fill the first rows with the coordinates."""
+    found = np.full((size, self.ndim), fill_value, np.int64)
+    where = np.argwhere(self)[:size]
+    found[: len(where)] = where
+    return found

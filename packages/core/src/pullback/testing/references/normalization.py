@@ -153,6 +153,44 @@ def embedding_bag(
     return out
 
 
+def embedding_bag_top(
+    np,
+    weight,
+    indices,
+    offsets,
+    scale_grad_by_freq=False,
+    mode=0,
+    sparse=False,
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=None,
+):
+    """Also the bag of each index, how many a bag has, and the index of the largest row."""
+    out = embedding_bag(
+        np,
+        indices,
+        weight,
+        offsets,
+        ("sum", "mean", "max")[mode],
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )
+    count, width = out.shape
+    if mode == 0:
+        return out, np.zeros(0, int), np.zeros(count, int), np.zeros(count, int)
+    ends = list(offsets[1:]) + ([] if include_last_offset else [len(indices)])
+    bags = np.concatenate([np.full(b - a, n) for n, (a, b) in enumerate(zip(offsets, ends))])
+    sizes = np.bincount(bags.astype(int), minlength=count)
+    if mode == 1:
+        return out, bags, sizes, sizes
+    largest = np.zeros((count, width), int)
+    for n, (a, b) in enumerate(zip(offsets, ends)):
+        if a < b:
+            largest[n] = indices[a:b][weight[indices[a:b]].argmax(0)]
+    return out, bags, sizes, largest
+
+
 def attention(
     np,
     query,

@@ -68,3 +68,59 @@ def rnn_tanh_cell(np, input, hx, *weights):
 def rnn_relu_cell(np, input, hx, *weights):
     """The next state."""
     return np.maximum(sum(_sums(input, hx, *weights)), 0)
+
+
+def _layers(cell, has_cells=False):
+    """The references of a kind of layers, of a batch and packed: step by step."""
+
+    def run(np, sequences, hx, params, has_biases, layers, bidirectional):
+        width, directions = 4 if has_biases else 2, 2 if bidirectional else 1
+        states = hx if has_cells else [hx]
+        last = [np.array(part, float) for part in states]
+        for layer in range(layers):
+            found = []
+            for direction in range(directions):
+                at = layer * directions + direction
+                weights = params[at * width : (at + 1) * width]
+                parts = []
+                for n, sequence in enumerate(sequences):
+                    state = [part[at, n : n + 1] for part in states]
+                    outputs = []
+                    for x in sequence[::-1] if direction else sequence:
+                        given = state if has_cells else state[0]
+                        state = cell(np, x[None], given, *weights)
+                        state = list(state) if has_cells else [state]
+                        outputs.append(state[0][0])
+                    parts.append(np.array(outputs[::-1] if direction else outputs))
+                    for part, value in zip(last, state):
+                        part[at, n] = value[0]
+                found.append(parts)
+            sequences = [np.concatenate(parts, -1) for parts in zip(*found)]
+        return sequences, last
+
+    def batch(np, input, hx, params, has_biases, layers, dropout, train, bidirectional, first):
+        data = input if first else input.swapaxes(0, 1)
+        found, last = run(np, list(data), hx, params, has_biases, layers, bidirectional)
+        out = np.stack(found)
+        return out if first else out.swapaxes(0, 1), *last
+
+    def packed(np, data, sizes, hx, params, has_biases, layers, dropout, train, bidirectional):
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        rows = [
+            [start + n for start, size in zip(starts, sizes) if n < size] for n in range(sizes[0])
+        ]
+        found, last = run(
+            np, [data[row] for row in rows], hx, params, has_biases, layers, bidirectional
+        )
+        out = np.empty((len(data), found[0].shape[-1]))
+        for row, part in zip(rows, found):
+            out[row] = part
+        return out, *last
+
+    return batch, packed
+
+
+lstm, lstm_packed = _layers(lstm_cell, True)
+gru, gru_packed = _layers(gru_cell)
+rnn_tanh, rnn_tanh_packed = _layers(rnn_tanh_cell)
+rnn_relu, rnn_relu_packed = _layers(rnn_relu_cell)

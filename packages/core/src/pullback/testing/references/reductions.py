@@ -379,3 +379,58 @@ def histogram(np, self, bins, range=None, weight=None, density=False):
     """NumPy's."""
     weight = None if weight is None else weight.reshape(-1)
     return np.histogram(self.reshape(-1), bins, range, density, weight)
+
+
+def segment_reduce(
+    np, data, reduce, lengths=None, offsets=None, axis=0, unsafe=False, initial=None
+):
+    """Loop over rows and segments."""
+    if offsets is None:
+        zero = np.zeros((*lengths.shape[:-1], 1), lengths.dtype)
+        offsets = np.concatenate([zero, np.cumsum(lengths, -1)], -1)
+    count = offsets.shape[-1] - 1
+    found = np.empty((*data.shape[:axis], count, *data.shape[axis + 1 :]), data.dtype)
+    empty = {"sum": 0, "prod": 1, "mean": np.nan, "max": -np.inf, "min": np.inf}[reduce]
+    for row in np.ndindex(data.shape[:axis]):
+        for number in range(count):
+            part = data[row][offsets[row][number] : offsets[row][number + 1]]
+            if not len(part):
+                found[(*row, number)] = empty if initial is None else initial
+                continue
+            if initial is not None:
+                part = np.concatenate([part, np.full_like(part[:1], initial)])
+            if reduce == "mean":
+                found[(*row, number)] = part.sum(0) / (len(part) - (initial is not None))
+            else:
+                found[(*row, number)] = getattr(np, reduce)(part, 0)
+    return found
+
+
+def histogramdd(np, self, bins, range=None, weight=None, density=False):
+    """Return histogram and edges by NumPy's function."""
+    dims = self.shape[-1]
+    limits = None if range is None else np.reshape(range, (dims, 2))
+    weights = None if weight is None else weight.reshape(-1)
+    points = self.reshape(-1, dims)
+    if not isinstance(bins, int):
+        bins = [count if isinstance(count, int) else np.asarray(count) for count in bins]
+    hist, edges = np.histogramdd(points, bins, limits, density, weights)
+    return hist.astype(self.dtype), *(edge.astype(self.dtype) for edge in edges)
+
+
+def gradient(np, self, *, spacing=None, dim=None, edge_order=1):
+    """Return NumPy's gradient, of which there is always a tuple here."""
+    axes = tuple(np.arange(self.ndim)) if dim is None else np.atleast_1d(dim)
+    given = (
+        (1.0,) if spacing is None else spacing if isinstance(spacing, (list, tuple)) else (spacing,)
+    )
+    if len(given) == 1:
+        given = given * len(axes)
+    found = np.gradient(self, *given, axis=tuple(axes), edge_order=edge_order)
+    return list(found) if len(axes) > 1 else [found] if isinstance(found, np.ndarray) else found
+
+
+def norm_except_dim(np, v, pow=2, dim=0):
+    """Return (sum |v|^pow)^(1/pow) over all dims but one."""
+    axes = None if dim == -1 else tuple(d for d in range(v.ndim) if d != dim)
+    return np.sum(np.abs(v) ** pow, axis=axes, keepdims=dim != -1) ** (1 / pow)

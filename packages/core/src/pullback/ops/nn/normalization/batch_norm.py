@@ -44,7 +44,7 @@ def _by_channel(self):
     return (1, self.shape[1], *(1,) * (self.ndim - 2))
 
 
-def _batch_norm(self, weight, bias, mean, variance, training, momentum, eps):
+def batch_norm(self, weight, bias, mean, variance, training, momentum, eps):
     if not training:
         for name, value in (("running_mean", mean), ("running_var", variance)):
             if value is None:
@@ -76,7 +76,7 @@ def _functional_batch_norm(self, running_mean, running_var, weight, bias, traini
         raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
     if training and (running_mean is None) != (running_var is None):
         raise ValueError("running_mean and running_var must either both be None or neither be None")
-    return _batch_norm(self, weight, bias, running_mean, running_var, training, momentum, eps)
+    return batch_norm(self, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 _GIVEN = constant(3), constant(3, low=0.5, high=2)
@@ -111,7 +111,7 @@ op(
     function="batch_norm",
     dtypes=FLOATING,
     composite=lambda self, weight, bias, mean, variance, training, momentum, eps, cudnn_enabled: (
-        _batch_norm(self, weight, bias, mean, variance, training, momentum, eps)
+        batch_norm(self, weight, bias, mean, variance, training, momentum, eps)
     ),
     ref=lambda np, self, weight, bias, mean, variance, training, momentum, eps, cudnn: (
         references.batch_norm(np, self, mean, variance, weight, bias, training, momentum, eps)

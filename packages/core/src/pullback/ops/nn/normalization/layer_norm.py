@@ -69,7 +69,7 @@ def _standardized(self, weight, bias, spec, kernel, kind):
     return ops.standardized(self, weight, bias, spec, kind)[0]
 
 
-def _layer_norm(self, normalized_shape, weight, bias, eps):
+def layer_norm(self, normalized_shape, weight, bias, eps):
     given = tuple(normalized_shape) if type(normalized_shape) is list else normalized_shape
     spec = _layer_norm_spec(self.shape, given, shape_of(weight), shape_of(bias), eps)
     return _standardized(self, weight, bias, spec, "LayerNormKernelImpl", "Layer")
@@ -90,7 +90,7 @@ _NORMALIZED = (
 op(
     "layer_norm(self: Tensor, normalized_shape: int[], weight: Tensor? = None, "
     "bias: Tensor? = None, eps: float = 1e-05) -> Tensor",
-    composite=_layer_norm,
+    composite=layer_norm,
     method=False,
     namespace="functional",
     dtypes=FLOATING,
@@ -102,7 +102,7 @@ op(
     "layer_norm.top(self: Tensor, normalized_shape: int[], weight: Tensor? = None, "
     "bias: Tensor? = None, eps: float = 1e-05, cudnn_enable: bool = True) -> Tensor",
     method=False,
-    composite=lambda self, normalized_shape, weight, bias, eps, cudnn_enable: _layer_norm(
+    composite=lambda self, normalized_shape, weight, bias, eps, cudnn_enable: layer_norm(
         self, normalized_shape, weight, bias, eps
     ),
     function="layer_norm",
@@ -147,13 +147,13 @@ def _group_norm_spec(size, num_groups, weight, bias, eps, checked):
     )
 
 
-def _group_norm(self, num_groups, weight, bias, eps, checked=False):
+def group_norm(self, num_groups, weight, bias, eps, checked=False):
     spec = _group_norm_spec(self.shape, num_groups, shape_of(weight), shape_of(bias), eps, checked)
     return _standardized(self, weight, bias, spec, "GroupNormKernelImpl", "Group")
 
 
 def _functional_group_norm(self, num_groups, weight, bias, eps):
-    return _group_norm(self, num_groups, weight, bias, eps, True)
+    return group_norm(self, num_groups, weight, bias, eps, True)
 
 
 _GROUPS = [
@@ -182,7 +182,7 @@ op(
     "group_norm.top(self: Tensor, num_groups: int, weight: Tensor? = None, bias: Tensor? = None, "
     "eps: float = 1e-05, cudnn_enabled: bool = True) -> Tensor",
     method=False,
-    composite=lambda self, num_groups, weight, bias, eps, cudnn_enabled: _group_norm(
+    composite=lambda self, num_groups, weight, bias, eps, cudnn_enabled: group_norm(
         self, num_groups, weight, bias, eps
     ),
     function="group_norm",
