@@ -2,6 +2,7 @@
 
 import math
 
+from pullback.ops.reductions.searchsorted import find_positions
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import cast_to, dtype_named, unsupported
 from pullback.ops.rules.operands import is_meta
@@ -60,25 +61,19 @@ def _check_lengths(lengths, size):
 
 
 def _bounds(lengths, offsets):
-    """Return where each segment starts and ends."""
+    """Return the start of each segment, and the end of the last, in the last dim."""
     if offsets is not None:
-        offsets = cast_to(offsets, dtype_named("int64"))
-        count = max(offsets.shape[-1] - 1, 0)
-        later = offsets.shape[-1] - count
-        return offsets.narrow(-1, 0, count), offsets.narrow(-1, later, count)
-    lengths = cast_to(lengths, dtype_named("int64"))
-    ends = ops.cumsum(lengths, -1)
-    return ends - lengths, ends
+        return cast_to(offsets, dtype_named("int64"))
+    ends = ops.cumsum(cast_to(lengths, dtype_named("int64")), -1)
+    return ops.cat([ops.new_zeros(ends, (*ends.shape[:-1], 1)), ends], -1)
 
 
-def _segments_of(data, starts, ends, axis):
+def _segments_of(data, bounds, axis):
     """Return the segment of each element along the axis; their number for elements in none."""
-    size, count = data.shape[axis], starts.shape[-1]
-    position = ops.arange_like(starts, size)
-    inside = (position >= starts.unsqueeze(-1)) & (position < ends.unsqueeze(-1))
-    number = ops.arange_like(starts, count).unsqueeze(-1)
-    found = ops.sum(ops.where(inside, number + 1, 0), -2) - 1 if count else position * 0 - 1
-    found = ops.where(found < 0, count, found)
+    count = bounds.shape[-1] - 1
+    position = ops.arange_like(bounds, data.shape[axis]).expand(data.shape[: axis + 1])
+    found = find_positions(bounds, position, True) - 1  # of empty segments it takes the last
+    found = ops.where((found < 0) | (found >= count), count, found)
     tail = data.ndim - axis - 1
     return found.reshape((*found.shape, *(1,) * tail)).expand(data.shape)
 
@@ -89,10 +84,12 @@ def _segment_reduce(data, reduce, lengths, indices, offsets, axis, unsafe, initi
     if offsets is None and not unsafe:
         _check_lengths(lengths, data.shape[axis])
     reduce = reduce.removeprefix("a")
-    starts, ends = _bounds(lengths, offsets)
-    count = starts.shape[-1]
+    bounds = _bounds(lengths, offsets)
+    count = bounds.shape[-1] - 1
+    if count < 0:
+        raise RuntimeError("segment_reduce(): Expected offsets to have at least one element")
     shape = (*data.shape[:axis], count + 1, *data.shape[axis + 1 :])
-    segments = _segments_of(data, starts, ends, axis)
+    segments = _segments_of(data, bounds, axis)
     neutral = _EMPTY["sum" if reduce == "mean" else reduce]
     first = neutral if initial is None else initial
     base = ops.new_full(data, shape, first)
@@ -100,7 +97,8 @@ def _segment_reduce(data, reduce, lengths, indices, offsets, axis, unsafe, initi
     made = ops.scatter_reduce(base, axis, segments, data, how).narrow(axis, 0, count)
     if reduce != "mean":
         return made
-    sizes = (ends - starts).reshape((*starts.shape, *(1,) * (data.ndim - axis - 1)))
+    sizes = bounds.narrow(-1, 1, count) - bounds.narrow(-1, 0, count)
+    sizes = sizes.reshape((*sizes.shape, *(1,) * (data.ndim - axis - 1)))
     whole = ops.where(sizes > 0, sizes, 1)
     return ops.where(sizes > 0, made / whole, math.nan if initial is None else initial)
 

@@ -1,7 +1,7 @@
 """Sorting, topk, kthvalue, unique elements."""
 
 from pullback.ops.reductions.choose import choose_along, restore_chosen
-from pullback.ops.reductions.histogram import find_positions
+from pullback.ops.reductions.searchsorted import find_positions
 from pullback.ops.rules.arguments import as_int
 from pullback.ops.rules.dims import check_has_dims, check_nonempty_dim, wrap_dim
 from pullback.ops.rules.dtypes import cast_to, check_dtype, dtype_named, type_name
