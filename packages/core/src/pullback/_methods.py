@@ -201,6 +201,10 @@ def cuda(self, device=None, non_blocking=False):
     where = device_of("cuda" if device is None else device)
     if where.type != "cuda":
         raise RuntimeError(f"Invalid device, must be cuda device: cuda() got {where}")
+    if type(non_blocking) is not builtins.bool:
+        raise TypeError(
+            f"cuda(): argument 'non_blocking' must be bool, not {type(non_blocking).__name__}"
+        )
     return self.to(where, non_blocking=non_blocking)
 
 

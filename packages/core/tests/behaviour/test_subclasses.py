@@ -547,9 +547,11 @@ def test_every_overridable_function_of_one_tensor_is_received():
         first = entry.arguments[0]
         if first.type not in ("Tensor", "Operand", "Tensor[]"):
             continue
-        values = [Foreign(), *(2 for argument in entry.arguments[1:] if argument.required)]
+        others = [argument for argument in entry.arguments[1:] if argument.required]
+        values = [2 for argument in others if not argument.keyword_only]
+        named = {argument.name: 2 for argument in others if argument.keyword_only}
         try:
-            received = function(*values)[0] is function
+            received = function(Foreign(), *values, **named)[0] is function
         except TypeError:
             received = False
         if not received:

@@ -1,7 +1,6 @@
 from cpython.object cimport (
     Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_LIST_SUBCLASS, Py_TPFLAGS_TUPLE_SUBCLASS, Py_TYPE, PyObject,
     PyTypeObject)
-from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from pullback._c.base.dtype cimport dtype
@@ -29,9 +28,11 @@ cdef enum number_kind:
     NUMBER_OPTIONAL = 4
     NUMBER_SCALAR = 8           # of any type
     NUMBER_BOOL = 16
-    NUMBER_LIST = 32            # ints, or one; the entry's code checks the items
+    NUMBER_LIST = 32            # ints, or one
     NUMBER_DTYPE = 64
     NUMBER_ANY = 128            # the entry's code checks it
+    NUMBER_FORMAT = 144         # of memory
+    NUMBER_DEVICE = 160
     NUMBER_LAYOUT = 192
 
 cdef enum op_kind:
@@ -133,6 +134,15 @@ cdef class Op:
     cdef object __weakref__
 
 
+cdef extern from "Python.h":
+    bint PyTuple_CheckExact(PyObject *object)
+    bint PyList_CheckExact(PyObject *object)
+    Py_ssize_t PyTuple_GET_SIZE(PyObject *object)
+    Py_ssize_t PyList_GET_SIZE(PyObject *object)
+    PyObject *PyTuple_GET_ITEM(object object, Py_ssize_t index)
+    PyObject *PyList_GET_ITEM(PyObject *object, Py_ssize_t index)
+
+
 cdef object missing
 cdef list all_ops
 cdef Op op_named(str name)
@@ -140,14 +150,30 @@ cdef str shown_name(Op op)
 cdef object plain_number(Op op, int position, object value, bint by_name)
 
 
+cdef inline bint are_ints(PyObject *value) noexcept:
+    """True for a tuple or list of Python ints."""
+    cdef Py_ssize_t k
+    if PyTuple_CheckExact(value):
+        for k in range(PyTuple_GET_SIZE(value)):
+            if not PyLong_CheckExact(<object>PyTuple_GET_ITEM(<object>value, k)):
+                return False
+        return True
+    if PyList_CheckExact(value):
+        for k in range(PyList_GET_SIZE(value)):
+            if not PyLong_CheckExact(<object>PyList_GET_ITEM(value, k)):
+                return False
+        return True
+    return False
+
+
 cdef inline bint is_plain_number(Op op, int position, PyObject *value) except -1:
     """True for an argument that needs no conversion: a default, or one of the declared type."""
     cdef int64_t found
     if value == PyTuple_GET_ITEM(op.defaults, position):
         return True
-    if op.numbers[position] == NUMBER_LAYOUT | NUMBER_OPTIONAL:
-        return False
     if op.numbers[position] & NUMBER_ANY:
+        if op.numbers[position] & ~NUMBER_OPTIONAL != NUMBER_ANY:
+            return op.numbers[position] & NUMBER_LIST and type(<object>value) is str
         return not (<PyTypeObject *>Py_TYPE(<object>value)).tp_flags & (
             Py_TPFLAGS_HEAPTYPE | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS)
     if op.numbers[position] & NUMBER_DTYPE:
@@ -155,7 +181,7 @@ cdef inline bint is_plain_number(Op op, int position, PyObject *value) except -1
     if isinstance(<object>value, bool):
         return op.numbers[position] & NUMBER_BOOL != 0
     if op.numbers[position] & NUMBER_LIST:
-        return isinstance(<object>value, (tuple, list)) or PyLong_CheckExact(<object>value)
+        return PyLong_CheckExact(<object>value) or are_ints(value)
     if op.numbers[position] & NUMBER_BOOL:
         return False
     if op.numbers[position] & NUMBER_INT:

@@ -6,6 +6,7 @@
 from cpython.number cimport PyIndex_Check, PyNumber_Check, PyNumber_Index
 from cpython.object cimport PyObject, PyObject_IsInstance, PyTypeObject
 from pullback._c.base.dtype cimport dtype_code, dtype_object
+from pullback._c.device.device cimport device
 from pullback._c.graph.tensor cimport is_tensor
 from pullback._c.graph.size import check_layout
 from types import MethodType
@@ -125,6 +126,40 @@ cdef dict NAMES = {NUMBER_INT: "int", NUMBER_FLOAT: "float", NUMBER_BOOL: "bool"
 cdef tuple SEQUENCES = (tuple, list)
 
 
+cdef int check_items(Op op, int position, value, bint by_name) except -1:
+    """Raise TypeError for an item of a tuple or list that is no integer."""
+    for k, item in enumerate(value):
+        if PyIndex_Check(item):         # the entry's code checks tensors and bools
+            continue
+        kind = type(item).__name__
+        if k == 0:
+            raise TypeError(f"{describe(op, position, by_name)} must be tuple of ints, but found "
+                            f"element of type {kind} at pos 0")
+        raise TypeError(f"{shown_name(op)}(): argument '{op.arg_names[position].rstrip('_')}' "
+                        f"failed to unpack the object at pos {k + 1} with error \"type must be "
+                        f"tuple of ints,but got {kind}\"")
+    return 0
+
+
+cdef int check_declared(Op op, int position, value, bint by_name) except -1:
+    """Raise TypeError for an argument that is no device, layout or memory format."""
+    cdef int wanted = op.numbers[position] & ~NUMBER_OPTIONAL
+    if wanted == NUMBER_LAYOUT:
+        check_layout(shown_name(op), value)
+        return 0
+    if wanted == NUMBER_DEVICE:
+        name = "device"
+        if isinstance(value, (device, str)) or (PyIndex_Check(value) and not is_tensor(value)
+                                                and not isinstance(value, bool)):
+            return 0
+    else:
+        name = "memory_format"
+        if type(value).__name__ == name:        # defined above, where it is checked again
+            return 0
+    raise TypeError(f"{describe(op, position, by_name)} must be pullback.{name}, not "
+                    f"{type(value).__name__}")
+
+
 cdef object plain_number(Op op, int position, object value, bint by_name):
     """Convert an argument that is declared as a number, a bool, ints or a dtype.
 
@@ -136,8 +171,8 @@ cdef object plain_number(Op op, int position, object value, bint by_name):
     cdef object found = None
     if value is None and wanted & NUMBER_OPTIONAL:
         return None
-    if wanted == NUMBER_LAYOUT | NUMBER_OPTIONAL:
-        check_layout(shown_name(op), value)
+    if wanted & NUMBER_ANY and wanted & ~NUMBER_OPTIONAL != NUMBER_ANY:
+        check_declared(op, position, value, by_name)
         return value
     if wanted & NUMBER_DTYPE:
         return dtype_object(dtype_code(value, shown_name(op).encode()))
@@ -156,6 +191,9 @@ cdef object plain_number(Op op, int position, object value, bint by_name):
         if PyNumber_Check(value):
             return value                # the entry's code checks the type
     elif wanted & NUMBER_LIST:
+        if isinstance(value, (tuple, list)):
+            check_items(op, position, value, by_name)
+            return value
         if is_tensor(value) or isinstance(value, bool):
             return value
         if PyIndex_Check(value) and getattr(value, "shape", ()) == ():

@@ -329,8 +329,9 @@ cdef object forward_where(Op op, PyObject **args, PyObject *target):
                       "will be removed in a future version. Use a boolean condition instead.",
                       UserWarning, stacklevel=1)
     elif code != PB_BOOL:
+        from pullback.ops.rules.dtypes import type_name
         raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor "
-                           f"with dtype {dtype_object(code).name}")
+                           f"with dtype {type_name(dtype_object(code))}")
     if target == NULL:
         like = <object>args[1] if is_tensor(<object>args[1]) else <object>args[2]
         if is_tensor(like):

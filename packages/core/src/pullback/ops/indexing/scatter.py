@@ -4,6 +4,7 @@ import math
 
 from pullback.ops.indexing.gather import padded_to, run_along, scatter_into, scatter_operands
 from pullback.ops.reductions.sorting import _sort_raw
+from pullback.ops.rules.arguments import check_str
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import cast_to, check_dtype, dtype_named
 from pullback.ops.rules.operands import as_vector, kept_apart
@@ -71,6 +72,7 @@ def _scatter(self, dim, index, src, reduce, value):
     src = value if src is None else src
     if reduce is None:
         return ops.scatter_values_(self, dim, index, src)
+    check_str(reduce, "scatter", "reduce")
     if reduce not in ("add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
     if not hasattr(src, "shape"):
@@ -249,6 +251,7 @@ def _counts(like, dim, index, include_self):
 
 
 def _check_reduce(reduce, self):
+    check_str(reduce, "scatter_reduce", "reduce")
     reduce = _NEUTRAL_NAMES.get(reduce, reduce)
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(
@@ -322,6 +325,7 @@ def _prod_grads(g, self, dim, index, src, include_self):
 
 def _scatter_reduce_vjp(g, self, dim, index, src, out, reduce, include_self):
     """The gradients that torch takes: extreme elements that are equal share theirs evenly."""
+    check_str(reduce, "scatter_reduce", "reduce")
     reduce = _NEUTRAL_NAMES.get(reduce, reduce)
     index, whole = cast_to(index, dtype_named("int64")), src.shape
     if not index.numel():

@@ -19,7 +19,7 @@ def _check_indices(name, indices):
         raise RuntimeError(
             f"Expected tensor for argument #1 'indices' to have one of the "
             f"following scalar types: Long, Int; but got "
-            f"{type_name(indices.dtype)}Tensor instead (while checking arguments "
+            f"pullback.{type_name(indices.dtype)}Tensor instead (while checking arguments "
             f"for {name})"
         )
 

@@ -1,6 +1,6 @@
 """Padding of dims: with a constant, reflected, replicated or circular."""
 
-from pullback.ops.rules.arguments import check_sequence, integers
+from pullback.ops.rules.arguments import check_sequence, check_str, integers
 from pullback.ops.rules.dtypes import accumulate_dtype, require
 from pullback.ops.table.primitives_api import new_empty, new_filled, put
 from pullback.ops.table.samples import T, case, references_of
@@ -256,6 +256,7 @@ def _pad(self, pad, mode, value):
         )
     if mode == "constant":
         return ops.constant_pad_nd(self, pad, 0 if value is None else value)
+    check_str(mode, "pad", "mode")
     if mode not in _SOURCES:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     if value:

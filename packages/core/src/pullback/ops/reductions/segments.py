@@ -3,6 +3,7 @@
 import math
 
 from pullback.ops.reductions.searchsorted import find_positions
+from pullback.ops.rules.arguments import check_str
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import cast_to, dtype_named, unsupported
 from pullback.ops.rules.operands import is_meta
@@ -18,6 +19,7 @@ _EMPTY = {"sum": 0.0, "prod": 1.0, "mean": math.nan, "max": -math.inf, "min": ma
 
 
 def _check(data, reduce, lengths, indices, offsets, axis):
+    check_str(reduce, "segment_reduce", "reduce")
     if indices is not None:
         raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
     if lengths is None and offsets is None:
