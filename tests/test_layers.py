@@ -51,6 +51,9 @@ ALLOWED = {
         },
         "func": {"_c/graph", "_c/engine", "_c/transforms", "ops", "autograd", "nn"},
         "nn": {"_c/graph", "_c/python", "ops/nn", "ops/rules", "utils", "."},
+        "amp": {"_c/transforms", "."},
+        "cpu": {"amp"},
+        "cuda": {"amp", "_c/base", "_c/device", "backend", "_interop", "."},
         "optim": {"_c/base", "_c/python", "nn", "utils", "."},
         "utils": {
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
@@ -60,7 +63,7 @@ ALLOWED = {
         "multiprocessing": {"_c/graph", "_c/interop", "serialization", "storage", "nn", "utils"},
         "serialization": {
             *("_c/base", "_c/device", "_c/graph", "_c/interop", "_c/ops", "storage", "nn", "utils"),
-            ".",
+            "cuda",
         },
         "_interop": {*BELOW_OPS, "_c/interop", "_c/ops", "backend", "utils"},
         "signal": {"ops/creation"},
@@ -84,7 +87,7 @@ ALLOWED = {
                 "_interop",
                 "utils",
             ),
-            *("storage", "serialization"),
+            *("storage", "serialization", "amp"),
         },
     },
     "packages/backend-cpu/src/pullback_cpu": {

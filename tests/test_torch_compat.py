@@ -92,6 +92,7 @@ def test_all_is_torch_s_without_what_is_left_out_and_with_what_is_ours(compatgen
         *("autograd.variable", "backend", "func", "testing", "utils.checkpoint", "utils.hooks"),
         *("nn.init", "nn.utils", "nn.utils.rnn", "nn.utils.parametrize", "optim", "overrides"),
         *("optim.lr_scheduler", "optim.swa_utils", "utils.data", "serialization"),
+        *("amp", "amp.autocast_mode", "amp.grad_scaler", "cpu.amp", "cuda.amp"),
     ],
 )
 def test_reference_has_a_page_for_every_public_name(root, module):

@@ -66,6 +66,17 @@ from pullback._c.ops.clone import (
 )
 from pullback._c.python import overridable as _overridable
 from pullback._c.python import tensor_methods as _tensor_methods
+from pullback._c.transforms.autocast import (
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
+    clear_autocast_cache,
+    get_autocast_dtype,
+    is_autocast_cache_enabled,
+    is_autocast_enabled,
+    set_autocast_cache_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+)
 from pullback._construct import (
     as_tensor,
     asarray,
@@ -185,8 +196,8 @@ _overridable.wrap(
 
 
 _LATE = (
-    *("__future__", "cuda", "func", "multiprocessing", "optim", "overrides", "profiler"),
-    *("safetensors", "serialization", "signal", "storage", "testing", "version"),
+    *("__future__", "amp", "cpu", "cuda", "func", "multiprocessing", "optim", "overrides"),
+    *("profiler", "safetensors", "serialization", "signal", "storage", "testing", "version"),
 )
 
 
@@ -212,6 +223,14 @@ def __getattr__(name):
         from pullback.func import vmap
 
         return vmap
+    if name in ("autocast", "GradScaler"):
+        from pullback import amp
+
+        return getattr(amp, name)
+    if "autocast" in name:
+        from pullback.amp import legacy
+
+        return getattr(legacy, name)
     raise AttributeError(f"module 'pullback' has no attribute {name!r}")
 
 

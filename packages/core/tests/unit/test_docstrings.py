@@ -30,6 +30,7 @@ OTHERS = (
     *("testing.kernel_calls", "utils.checkpoint"),
 )
 MODULES = (
+    *("amp", "amp.autocast_mode", "amp.grad_scaler", "amp.legacy", "cpu", "cpu.amp", "cuda.amp"),
     *("autograd", "autograd.anomaly_mode", "autograd.forward_ad", "autograd.function"),
     *("autograd.functional", "autograd.grad_mode", "autograd.graph", "autograd.variable"),
     *(
@@ -59,6 +60,9 @@ WITHOUT_EXAMPLES = {
 }
 MEMBERS = {
     pullback: (
+        *("autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache"),
+        *("get_autocast_dtype", "is_autocast_cache_enabled", "is_autocast_enabled"),
+        *("set_autocast_cache_enabled", "set_autocast_dtype", "set_autocast_enabled"),
         *("is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled"),
         *("is_inference", "is_inference_mode_enabled", "set_anomaly_enabled"),
     ),

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import pullback as pb
-from pullback._c.dispatch.call import op_decomposed
+from pullback._c.dispatch.decompose import op_decomposed
 from pullback._c.engine import formula
 from pullback.ops import ops
 from pullback.testing.compare import assert_close, default_tolerances, to_array

@@ -30,6 +30,11 @@ typedef struct pb_state {
     PyObject *interrupt;      /* borrowed: the exception that ends the handoff, or NULL */
     PyObject *function_modes; /* owned list of entered TorchFunctionModes, the innermost last; or NULL */
     uint8_t overrides_off;    /* 1: __torch_function__ of arguments is off; 2: that of modes too */
+    uint8_t autocast_uncached; /* 1: autocast keeps no casts of parameters */
+    uint32_t autocast;        /* bit i: autocast acts on tensors of device type i */
+    int32_t autocast_nesting; /* number of entered autocast regions */
+    PyObject *autocast_cache; /* owned dict of casts, see autocast.pyx; or NULL */
+    uint8_t autocast_dtypes[32]; /* of each type: 1 + the dtype of autocast; 0: its default */
 } pb_state;
 
 #endif

@@ -1,5 +1,5 @@
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from pullback.abi cimport pb_observer
 from pullback.pool cimport pb_pool
@@ -32,6 +32,11 @@ cdef extern from "state.h":
         PyObject *interrupt
         PyObject *function_modes
         uint8_t overrides_off
+        uint8_t autocast_uncached
+        uint32_t autocast
+        int32_t autocast_nesting
+        PyObject *autocast_cache
+        uint8_t autocast_dtypes[32]
 
 
 # Process-wide switches, each tested on the hot path.

@@ -4,6 +4,10 @@ from pullback._c.graph.op cimport Op
 
 cdef object op_apply(Op op, PyObject **args)
 cdef object op_apply_inplace(Op op, PyObject **args)
+cdef object apply_as_given(Op op, PyObject **args, object target)
+ctypedef object (*way_to_apply)(Op op, PyObject **args, object target)
+cdef object apply_without_autocast(Op op, PyObject **args, object target, way_to_apply apply)
+cdef void set_autocast_run(object (*run)(Op op, PyObject **args)) noexcept
 cdef object composite_python(Op op, PyObject **args)
 cdef object forward_python(Op op, PyObject **args, PyObject *target)
 cdef object run_composite_plainly(Op op, PyObject **args)

@@ -7,24 +7,21 @@ from the vectorcall to the recorded node. Forward passes are in the layer `ops`.
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
-from pullback.abi cimport PB_BF16, PB_F16, PB_F32, pb_event
+from pullback.abi cimport pb_event
 from pullback._c.graph.anomaly cimport note_result
-from pullback._c.device.device cimport DEVICE_META
 from pullback._c.base.dtype cimport dtype as dtype_class
-from pullback._c.base.dtype cimport (
-    CATEGORY_FLOATING, dtype_category, dtype_default, dtype_differentiable)
+from pullback._c.base.dtype cimport dtype_differentiable
+from pullback._c.dispatch.decompose cimport forward_or_decompose
 from pullback._c.dispatch.operands cimport (
-    OVERRIDING, cast_tensor, check_argument_device, checked_operand, in_former_order,
-    leading_tensor, raise_argument_device)
+    OVERRIDING, check_argument_device, checked_operand, in_former_order, leading_tensor,
+    raise_argument_device)
 from pullback._c.graph.op cimport (
-    ARG_ANY, ARG_TENSORS, MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE,
-    OP_LISTS, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, PROMOTE_FLOAT, Op,
-    forward_function, is_plain_number, missing, op_named,
-    plain_number, shown_name)
+    ARG_ANY, ARG_TENSORS, MAX_ARGS, OP_AUTOCAST, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT,
+    OP_INPLACE, OP_LISTS, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op,
+    forward_function, is_plain_number, missing, op_named, plain_number, shown_name)
 from pullback._c.dispatch.launch cimport copy_into
-from pullback._c.base.layout cimport layout_retain, layout_same_strides
 from pullback._c.graph.node cimport node_release, node_set_meta
 from pullback._c.dispatch.observer cimport begin_op, end_op
 from pullback._c.dispatch.outputs cimport (
@@ -36,12 +33,9 @@ from pullback._c.graph.record cimport (
     node_save_outputs, rebase, tensor_needs_grad)
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.dispatch.written_lists cimport run_written_lists
-from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_VIEW, TENSOR_OVERRIDES, Tensor, is_tensor, same_device, tensor_new, tensor_over)
+    TENSOR_IS_VIEW, TENSOR_OVERRIDES, Tensor, is_tensor, same_device)
 from pullback._c.base.types cimport STORAGE_INFERENCE, pb_node
-from pullback._c.dispatch.launch import KernelMissing
-from pullback.ops.table.primitives import WIDE_RESULTS
 
 cdef extern from "Python.h":
     ctypedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *)
@@ -230,6 +224,7 @@ cdef object forward_python(Op op, PyObject **args, PyObject *target):
     """Run an entry's Python forward pass with recording off."""
     cdef pb_state *state = thread_state()
     cdef bint before = state.grad_enabled
+    cdef uint32_t autocast = state.autocast
     cdef int i
     cdef object result
     if target != NULL and not op.flags & OP_SHARES:
@@ -237,121 +232,18 @@ cdef object forward_python(Op op, PyObject **args, PyObject *target):
             check_overlap(<Tensor>target, <object>args[i])
     check_devices(op, args)
     state.grad_enabled = 0
+    state.autocast = 0
     try:
         result = op.python(*[<object>args[i] for i in range(op.nargs)])
     finally:
         state.grad_enabled = before
+        state.autocast = autocast
     if target != NULL:
         if <PyObject *>result != target:
             check_fits(<Tensor>target, <Tensor?>result)
             copy_into(<Tensor>target, <Tensor>result)
         return <object>target
     return own_result(result)
-
-
-cdef object forward_or_decompose(Op op, PyObject **args, PyObject *target):
-    """Run the forward pass; without a kernel for it, the decomposition."""
-    cdef pb_state *state = thread_state()
-    cdef int before = state.fallback_primitive
-    state.fallback_primitive = op.primitive
-    try:
-        return op.forward(op, args, target)
-    except KernelMissing:
-        pass
-    finally:
-        state.fallback_primitive = before
-    return decomposed(op, args, target)
-
-
-cdef object decomposed(Op op, PyObject **args, PyObject *target):
-    """Run an op's decomposition below autograd, on operands in the dtype that it computes in.
-
-    Computes 16-bit floating-point numbers in float32.
-    """
-    cdef pb_state *state = thread_state()
-    cdef bint before = state.grad_enabled
-    cdef int i, narrow = -1
-    cdef list values = []
-    cdef object value, result
-    cdef Tensor like
-    for i in range(op.nargs):
-        value = <object>args[i]
-        if is_tensor(value):
-            if op.promote == PROMOTE_FLOAT and dtype_category[
-                    (<Tensor>value).dtype] < CATEGORY_FLOATING:
-                value = cast_tensor(<Tensor>value, dtype_default())
-            if (<Tensor>value).dtype in (PB_F16, PB_BF16):
-                narrow = (<Tensor>value).dtype
-                value = cast_tensor(<Tensor>value, PB_F32)
-        values.append(value)
-    state.grad_enabled = 0
-    try:
-        result = op.decompose(*values)
-    finally:
-        state.grad_enabled = before
-    if result is None:                  # it wrote into lists of tensors
-        return None
-    if isinstance(result, tuple):       # several results keep their strides
-        wide = WIDE_RESULTS.get(op.decompose, ()) if narrow >= 0 else ()
-        parts = [cast_tensor(<Tensor>part, narrow)
-                 if narrow >= 0 and (<Tensor?>part).dtype == PB_F32 and i not in wide else part
-                 for i, part in enumerate(result)]
-        return tuple(parts) if op.entry.results is None else op.entry.results(*parts)
-    like = kernel_metadata(op, args)    # which promotes all operands together
-    if (<Tensor?>result).dtype != like.dtype:
-        result = cast_tensor(<Tensor>result, like.dtype)
-    if target != NULL:
-        check_fits(<Tensor>target, <Tensor>result)
-        copy_into(<Tensor>target, <Tensor>result)
-        return <object>target
-    return laid_out_as(like, args, op.nargs, <Tensor>result)
-
-
-cdef Tensor kernel_metadata(Op op, PyObject **args):
-    """Return a meta tensor with the shape, dtype and strides of the op's own forward pass."""
-    cdef PyObject *shadows[MAX_ARGS]
-    cdef list kept = []
-    cdef int i
-    cdef Tensor shadow
-    for i in range(op.nargs):
-        shadows[i] = args[i]
-        if is_tensor(<object>args[i]):
-            shadow = <Tensor>args[i]
-            shadow = tensor_new(layout_retain(shadow.layout), shadow.dtype, DEVICE_META, 0)
-            kept.append(shadow)
-            shadows[i] = <PyObject *>shadow
-    return <Tensor?>op.forward(op, shadows, NULL)
-
-
-cdef Tensor laid_out_as(Tensor like, PyObject **args, int nargs, Tensor result):
-    """Return a result with the strides of another tensor; never one of the arguments."""
-    cdef bint fresh = True
-    cdef int i
-    cdef Tensor out
-    for i in range(nargs):
-        if is_tensor(<object>args[i]):
-            fresh = fresh and (<Tensor>args[i]).storage != result.storage
-    if fresh and layout_same_strides(like.layout, result.layout):
-        # Dims of one element may have any stride: take the row-major one.
-        return tensor_over(result, storage_retain(result.storage), layout_retain(like.layout),
-                           result.offset)
-    out = tensor_new(layout_retain(like.layout), result.dtype, result.storage.device_type,
-                     result.storage.device_index)
-    copy_into(out, result)
-    return out
-
-
-def op_decomposed(Op op not None, args, kwargs):
-    """Run an op's decomposition even where there is a kernel; for tests."""
-    cdef PyObject *placed[MAX_ARGS]
-    cdef int i
-    values = list(op.defaults)
-    values[:len(args)] = args
-    for name, value in kwargs.items():
-        values[op.arg_names.index(name)] = value
-    for i in range(op.nargs):
-        placed[i] = <PyObject *>values[i]
-    return decomposed(op, placed, NULL)
 
 
 cdef object run_composite(Op op, PyObject **args):
@@ -404,9 +296,6 @@ cdef void set_metadata_run(object (*run)(Op op, PyObject **args)) noexcept:
     metadata_run = run
 
 
-ctypedef object (*way_to_apply)(Op op, PyObject **args, object target)
-
-
 cdef object apply_observed(Op op, PyObject **args, object target, way_to_apply apply):
     """Run an op and notify observers."""
     cdef pb_event event
@@ -424,7 +313,34 @@ cdef object op_apply(Op op, PyObject **args):
     return apply_plainly(op, args, None)
 
 
+# Set by autocast.pyx: runs an op that autocast has a policy for.
+cdef object (*autocast_run)(Op op, PyObject **args)
+
+
+cdef void set_autocast_run(object (*run)(Op op, PyObject **args)) noexcept:
+    """Install how ops run that autocast has a policy for."""
+    global autocast_run
+    autocast_run = run
+
+
+cdef object apply_without_autocast(Op op, PyObject **args, object target, way_to_apply apply):
+    """Run an op on operands that autocast does not cast, nor those of its parts."""
+    cdef pb_state *state = thread_state()
+    cdef uint32_t before = state.autocast
+    state.autocast = 0
+    try:
+        return apply(op, args, target)
+    finally:
+        state.autocast = before
+
+
 cdef inline object apply_plainly(Op op, PyObject **args, object target):
+    if op.flags & OP_AUTOCAST and thread_state().autocast:
+        return autocast_run(op, args)
+    return apply_as_given(op, args, target)
+
+
+cdef object apply_as_given(Op op, PyObject **args, object target):
     cdef pb_state *state
     if op.kind == OP_COMPOSITE:
         return run_composite(op, args)
@@ -474,6 +390,8 @@ cdef object op_apply_inplace(Op op, PyObject **args):
 cdef inline object apply_inplace(Op op, PyObject **args, object target):
     cdef pb_state *state = thread_state()
     if op.kind == OP_COMPOSITE:
+        if state.autocast:
+            return apply_without_autocast(op, args, target, apply_inplace)
         return run_composite(op, args)
     if op.flags & OP_VIEW:
         return metadata_run(op, args)
@@ -526,6 +444,8 @@ cdef object apply_out(Op op, PyObject **args, object target):
     """Run an op and put the result into the tensor(s) given as out=."""
     cdef object value, results, targets
     cdef int i
+    if thread_state().autocast:
+        return apply_without_autocast(op, args, target, apply_out)
     targets = target if isinstance(target, (tuple, list)) else (target,)
     for item in targets:
         if not is_tensor(item):

@@ -11,7 +11,7 @@ each time. Both give the same results; `create_graph` runs the same list with re
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport int16_t, uint64_t
+from libc.stdint cimport int16_t, uint32_t, uint64_t
 
 from pullback._c.engine.accumulate cimport add_product, add_target
 from pullback._c.dispatch.call cimport op_apply
@@ -535,6 +535,7 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
     cdef dict unpacked = None
     cdef pb_state *state = thread_state()
     cdef int before = state.overrides_off
+    cdef uint32_t autocast = state.autocast
     for k in range(node.noutputs):
         needed = needed or grads[k] != NULL
     if not needed:
@@ -555,9 +556,11 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
                 if not formula.tried:
                     compile_formula(op, formula)
                 state.overrides_off = 2     # a saved leaf may be of a subclass
+                state.autocast = 0          # saved values are cast already
                 try:
                     run_formula(op, formula, node, grads, results, unpacked, add_targets)
                 finally:
                     state.overrides_off = before
+                    state.autocast = autocast
                 break
     return 0

@@ -53,6 +53,18 @@ cdef enum:
     OP_EXACT = 1024             # out= must have the result's dtype
     OP_DIRECT = 2048            # its forward pass can write into the tensor given as out=
     OP_LISTS = 4096             # writes the tensors of its list arguments in `written`
+    OP_AUTOCAST = 8192          # autocast has a policy for it
+
+# What autocast does with a call.
+cdef enum autocast_policy:
+    AUTOCAST_NONE = 0           # nothing, but it acts on the parts of a composite
+    AUTOCAST_LOWER = 1          # casts operands to the region's dtype
+    AUTOCAST_FLOAT32 = 2        # casts 16-bit operands to float32
+    AUTOCAST_DTYPE = 3          # gives dtype=float32 where the call gives no dtype
+    AUTOCAST_PROMOTE = 4        # casts operands to the widest of their dtypes
+    AUTOCAST_OFF = 5            # nothing, nor does it act on the parts of a composite
+    AUTOCAST_ERROR = 6          # raises the error of the entry
+    AUTOCAST_CALL = 7           # what the entry's function of all arguments says
 
 # Where a saved value comes from.
 cdef enum saved_source:
@@ -106,6 +118,7 @@ cdef class Op:
     cdef tuple defaults                 # `missing` where there is none
     cdef uint8_t arg_kinds[MAX_ARGS]
     cdef uint8_t numbers[MAX_ARGS]      # number_kind, 0: no number is declared
+    cdef uint8_t autocast[2]            # policies: on the host, on other devices
     cdef int ntensors
     cdef uint8_t tensor_args[MAX_TENSOR_ARGS]
     cdef int list_arg                   # position among the arguments, -1: none

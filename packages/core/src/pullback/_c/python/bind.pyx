@@ -11,7 +11,8 @@ from pullback._c.graph.op cimport (
     NUMBER_ANY, NUMBER_BOOL, NUMBER_DEVICE, NUMBER_DTYPE, NUMBER_FLOAT, NUMBER_FORMAT, NUMBER_INT,
     NUMBER_LAYOUT, NUMBER_LIST,
     NUMBER_OPTIONAL,
-    NUMBER_SCALAR, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_DIRECT, OP_EXACT, OP_HAS_OUT,
+    NUMBER_SCALAR, OP_ALPHA, OP_AUTOCAST,
+    OP_COMPOSITE, OP_DIFFERENTIABLE, OP_DIRECT, OP_EXACT, OP_HAS_OUT,
     OP_INDEXED, OP_INPLACE, OP_KERNEL, OP_LISTS, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS,
     OP_VIEW, PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE,
     SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, Op, forward_named, missing)
@@ -19,6 +20,7 @@ from pullback._c.dispatch.call cimport forward_python
 from pullback._c.ops.arithmetic cimport forward_sub
 from pullback._c.ops.elementwise cimport forward_elementwise
 from pullback._c.dispatch.launch cimport primitive_id
+from pullback._c.transforms.autocast cimport policy_code
 # These register forward passes, and transform dispatch.
 from pullback._c.dispatch import structured  # no-cython-lint
 from pullback._c.engine import copy_slices  # no-cython-lint
@@ -140,6 +142,7 @@ cdef int fill_saved(Op op, entry) except -1:
 def make_op(entry, str name, node_name, int flags, Op functional=None):
     """Return the runtime op of a table entry: the function, or its in-place form."""
     cdef Op op = Op.__new__(Op)
+    cdef int i
     op.name = name
     base, _dot, overload = name.partition(".")
     shown = base + "_" if overload.endswith("_") else base      # as torch, without the overload
@@ -162,6 +165,10 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
     op.save = entry.save
     op.reads_out = entry.reads_out
     fill_saved(op, entry)
+    if entry.autocast != (None, None) and not op.flags & OP_INPLACE:
+        op.flags |= OP_AUTOCAST
+        for i in range(2):
+            op.autocast[i] = policy_code(entry.autocast[i])
     if op.formulas:
         op.flags |= OP_DIFFERENTIABLE
     if entry.overload is not None:

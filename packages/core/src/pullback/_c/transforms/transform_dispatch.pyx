@@ -1,7 +1,7 @@
 """Transform dispatch: which open level runs an op, by the wrapper states of its operands."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from pullback._c.transforms.batching cimport run_batched
 from pullback._c.dispatch.call cimport run_composite_plainly, set_transform_dispatch
@@ -75,11 +75,14 @@ cdef object run(Op op, PyObject **args):
     """Run an op at the level of its operands, whose batches and tangents override nothing."""
     cdef pb_state *state = thread_state()
     cdef int before = state.overrides_off
+    cdef uint32_t autocast = state.autocast
     state.overrides_off = 2
+    state.autocast = 0                  # it acted on the op; rules call others
     try:
         return run_at_level(op, args)
     finally:
         state.overrides_off = before
+        state.autocast = autocast
 
 
 cdef object run_at_level(Op op, PyObject **args):
@@ -94,11 +97,14 @@ cdef object run_at_level(Op op, PyObject **args):
 cdef object run_inplace(Op op, PyObject **args):
     cdef pb_state *state = thread_state()
     cdef int before = state.overrides_off
+    cdef uint32_t autocast = state.autocast
     state.overrides_off = 2
+    state.autocast = 0
     try:
         return run_inplace_at_level(op, args)
     finally:
         state.overrides_off = before
+        state.autocast = autocast
 
 
 cdef object run_inplace_at_level(Op op, PyObject **args):

@@ -17,6 +17,23 @@ from pullback.ops.nn.recurrent_layers import MODES, run_layers
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
 
+
+_HOST = ("cpu", "ref")
+
+
+def _lowered_dtype(layer, data, is_packed):
+    """Return the dtype that autocast lowers the operands of a whole layer to, or None.
+
+    As in torch, where cuDNN's layers and oneDNN's LSTM are on the lists.
+    """
+    where = data.device.type
+    if not pullback.is_autocast_enabled(where) or data.dtype == pullback.float64:
+        return None
+    if where in _HOST and (layer.mode != "LSTM" or layer.proj_size or is_packed):
+        return None
+    return pullback.get_autocast_dtype(where)
+
+
 class RNNBase(Module):
     """What RNN, LSTM and GRU share: weights by layer and direction, checks, the loop over steps."""
 
@@ -141,7 +158,8 @@ class RNNBase(Module):
     def check_input(self, input, batch_sizes):
         """Raise unless an input has the layer's dtype, numbers of dims and size of features."""
         weight = self.weight_ih_l0
-        if input.dtype != weight.dtype:
+        is_cast = pullback.is_autocast_enabled(input.device.type)
+        if input.dtype != weight.dtype and not is_cast:
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
                 f"Convert input: input.to({weight.dtype}), or convert model: "
@@ -207,6 +225,9 @@ class RNNBase(Module):
             state = self._check_state(state, data.dim(), batched, rows)
             if order is not None:
                 state = tuple(part.index_select(1, order) for part in state)
+        lowered = _lowered_dtype(self, data, counts is not None)
+        if lowered is not None:
+            data, state = data.to(lowered), tuple(part.to(lowered) for part in state)
         data, last = self._run_layers(data, counts, state)
         if back is not None:
             last = tuple(part.index_select(1, back) for part in last)

@@ -221,6 +221,7 @@ def _vander(x, N, increasing):
 
 op(
     "vander(x: Tensor, N: int? = None, increasing: bool = False) -> Tensor",
+    autocast=(None, "off"),
     composite=_vander,
     method=False,
     doc="Return a matrix whose columns are powers of a vector, the highest first.\n\n"

@@ -49,6 +49,7 @@ def activation(
     mpmath=None,
     kinks=(),
     nonderivative_at=None,
+    autocast=None,
 ):
     """Declare an activation: its kernel, the function, and ``name_`` where torch has it.
 
@@ -100,6 +101,7 @@ def activation(
     op(
         f"{name}(self: Tensor{defaults}{flag}) -> Tensor",
         composite=call,
+        autocast=autocast,
         mpmath=mpmath,
         kinks=kinks,
         nonderivative_at=nonderivative_at,
@@ -491,6 +493,7 @@ activation(
     out_dtype="pointwise",
     kinks=[kink([20.0], 1.0, 20.0, to=[0.9999999979388463], second=None)],
     mpmath=_softplus_digits,
+    autocast=(None, "float32"),
 )
 activation(
     "logsigmoid",

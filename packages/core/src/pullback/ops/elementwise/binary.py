@@ -326,6 +326,7 @@ binary_op(
         case(T(3, low=0.3, high=2), -1.5, only=FLOAT_COMPLEX),
         case(T(3), 2, only=NUMBERS),
     ],
+    autocast=(None, "float32"),
 )
 op(
     "is_complex_operand(self: any) -> bool",
@@ -385,6 +386,7 @@ def _turn(g, self, other):
 
 op(
     "atan2(self: Tensor, other: Tensor) -> Tensor",
+    autocast=(None, "promote"),
     kernel="atan2",
     promote="float",
     dtypes=FLOATING,

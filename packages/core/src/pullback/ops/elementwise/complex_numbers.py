@@ -114,6 +114,7 @@ def _polar(abs, angle):
 
 op(
     "polar(abs: Tensor, angle: Tensor) -> Tensor",
+    autocast=("float32", None),
     batch="pointwise",
     out_dtype="exact",
     method=False,
@@ -169,6 +170,7 @@ op(
 )
 op(
     "view_as_complex(self: Tensor) -> Tensor",
+    autocast=("float32", None),
     forward="view_as_complex",
     view=True,
     batch="unary",

@@ -74,6 +74,7 @@ _special(
     elsewhere=("special.erfinv",),
     kinks=[kink([1.0], to=[INFINITY], second=None, outside=POLE)],
     mpmath="erfinv",
+    autocast=(None, "float32"),
 )
 _special(
     "i0",

@@ -113,6 +113,7 @@ op(
 )
 op(
     "addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor",
+    autocast=(None, "promote"),
     jvp="pointwise",
     forward=_addc("addcmul"),
     compiled="scaled_term",
@@ -132,6 +133,7 @@ op(
 )
 op(
     "addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor",
+    autocast=(None, "promote"),
     jvp="pointwise",
     forward=_addc("addcdiv"),
     compiled="scaled_term",

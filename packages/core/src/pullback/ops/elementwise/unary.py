@@ -85,6 +85,7 @@ _unary(
     kinks=[kink([1.0], to=[-INFINITY], second=None, outside=POLE)],
     mpmath="acos",
     samples=unary(-0.9, 0.9),
+    autocast=(None, "float32"),
 )
 _unary(
     "acosh",
@@ -105,6 +106,7 @@ _unary(
     kinks=[kink([1.0], to=[INFINITY], second=None, outside=POLE)],
     mpmath="asin",
     samples=unary(-0.9, 0.9),
+    autocast=(None, "float32"),
 )
 _unary(
     "asinh",
@@ -177,6 +179,7 @@ _unary(
     "Return the hyperbolic cosine of each element.",
     mpmath="cosh",
     ref="numpy.cosh",
+    autocast=(None, "float32"),
 )
 _unary(
     "erf",
@@ -193,6 +196,7 @@ _unary(
     "Return e to the power of each element.",
     mpmath="exp",
     ref="numpy.exp",
+    autocast=(None, "float32"),
 )
 _unary(
     "exp2",
@@ -210,6 +214,7 @@ _unary(
     elsewhere=("special.expm1",),
     mpmath="expm1",
     ref="numpy.expm1",
+    autocast=(None, "float32"),
 )
 _unary(
     "floor",
@@ -247,6 +252,7 @@ _unary(
     kinks=[kink([0.0], to=[INFINITY], second=[-INFINITY], outside=POLE)],
     mpmath="log",
     samples=unary(0.1, 4),
+    autocast=(None, "float32"),
 )
 _unary(
     "log10",
@@ -255,6 +261,7 @@ _unary(
     ref="numpy.log10",
     mpmath="log10",
     samples=unary(0.1, 4),
+    autocast=(None, "float32"),
 )
 _unary(
     "log1p",
@@ -265,6 +272,7 @@ _unary(
     ref="numpy.log1p",
     mpmath="log1p",
     samples=unary(-0.9, 3),
+    autocast=(None, "float32"),
 )
 _unary(
     "log2",
@@ -273,6 +281,7 @@ _unary(
     ref="numpy.log2",
     mpmath=lambda mp, x: mp.log(x, 2),
     samples=unary(0.1, 4),
+    autocast=(None, "float32"),
 )
 _unary(
     "logical_not",
@@ -303,6 +312,7 @@ _unary(
     ref="numpy.reciprocal",
     mpmath=lambda mp, x: 1 / x,
     samples=unary(0.5, 3),
+    autocast=(None, "float32"),
 )
 _unary(
     "relu",
@@ -374,6 +384,7 @@ _unary(
     mpmath=lambda mp, x: 1 / mp.sqrt(x),
     samples=unary(0.2, 4),
     ref=lambda np, self: 1 / np.sqrt(self),
+    autocast=(None, "float32"),
 )
 op(
     "sgn(self: Tensor) -> Tensor",
@@ -434,6 +445,7 @@ _unary(
     "Return the hyperbolic sine of each element.",
     mpmath="sinh",
     ref="numpy.sinh",
+    autocast=(None, "float32"),
 )
 _unary(
     "sqrt",
@@ -456,6 +468,7 @@ _unary(
     mpmath=lambda mp, x: x**2,
     jvp="pointwise",
     ref=lambda np, self: np.square(self * 1),
+    autocast=(None, "float32"),
 )
 _unary(
     "tan",
@@ -464,6 +477,7 @@ _unary(
     ref="numpy.tan",
     mpmath="tan",
     samples=unary(-1.2, 1.2),
+    autocast=(None, "float32"),
 )
 _unary(
     "tanh",

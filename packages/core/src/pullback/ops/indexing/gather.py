@@ -178,6 +178,7 @@ op(
 )
 op(
     "scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
+    autocast=(None, "promote"),
     composite=lambda self, dim, index, src: ops.scatter_add_(
         writable(self, index, src), dim, index, src
     ),

@@ -338,6 +338,7 @@ def _index_put(self, indices, values, accumulate):
 
 op(
     "index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
+    autocast=(None, "promote"),
     composite=_index_put,
     kernel="index_put",
     doc="Return a copy with values written (or added) at index tensors.",

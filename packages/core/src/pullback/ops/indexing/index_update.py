@@ -196,6 +196,7 @@ op(
 )
 op(
     "index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor",
+    autocast=("promote", None),
     out=True,
     composite=lambda self, dim, index, source: ops.index_copy_(
         writable(self, index, source), dim, index, source

@@ -149,6 +149,7 @@ def _cdist(x1, x2, p, compute_mode):
 op(
     "cdist(x1: Tensor, x2: Tensor, p: float = 2.0, "
     "compute_mode: str = 'use_mm_for_euclid_dist_if_necessary') -> Tensor",
+    autocast="float32",
     composite=_cdist,
     method=False,
     dtypes=_WIDE,
@@ -237,6 +238,7 @@ def _pdist(self, p):
 
 op(
     "pdist(self: Tensor, p: float = 2) -> Tensor",
+    autocast=(None, "float32"),
     composite=_pdist,
     method=False,
     namespace=("", "functional"),
@@ -321,6 +323,7 @@ def _cosine_similarity(x1, x2, dim, eps):
 
 op(
     "cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor",
+    autocast=(None, "float32"),
     composite=_cosine_similarity,
     method=False,
     namespace=("", "functional"),
@@ -397,6 +400,7 @@ def _linalg_vector_norm(self, ord, dim, keepdim, dtype):
 op(
     "linalg_vector_norm(self: Tensor, ord: Scalar = 2, dim: int[]? = None, keepdim: bool = False, "
     "*, dtype: dtype? = None) -> Tensor",
+    autocast=(None, "dtype"),
     composite=_linalg_vector_norm,
     out_overlap=True,
     out_dtype="exact",

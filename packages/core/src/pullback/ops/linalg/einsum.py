@@ -401,6 +401,7 @@ def _einsum(equation, operands):
 
 op(
     "einsum(equation: any, operands: any = ()) -> Tensor",
+    autocast=(None, "lower"),
     composite=_einsum,
     varargs=True,
     method=False,

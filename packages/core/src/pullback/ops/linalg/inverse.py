@@ -136,6 +136,7 @@ def _inv_ex(self, check_errors):
 _INVERTED = [_regular(), _two(), case(T(0, 2, 2)), case(T(0, 0)), case(fixed((2,), shape=(1, 1)))]
 op(
     "inverse(self: Tensor) -> Tensor",
+    autocast=("float32", None),
     composite=_inverse,
     out=True,
     dtypes=SOLVED,
@@ -148,6 +149,7 @@ op(
 )
 op(
     "linalg_inv(A: Tensor) -> Tensor",
+    autocast=("float32", None),
     composite=_inverse,
     out=True,
     dtypes=SOLVED,
@@ -163,6 +165,7 @@ op(
 )
 op(
     "linalg_inv_ex(A: Tensor, *, check_errors: bool = False) -> Tensor[]",
+    autocast=("float32", None),
     composite=_inv_ex,
     out=True,
     out_overlap=True,
@@ -251,6 +254,7 @@ _SYSTEMS = [
 ]
 op(
     "linalg_solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor",
+    autocast=("float32", None),
     composite=_solve,
     out_overlap=True,
     out_dtype="exact",
@@ -445,6 +449,7 @@ def _one_by_one(np, matrices):
 
 op(
     "chain_matmul(matrices: any = ()) -> Tensor",
+    autocast=(None, "lower"),
     composite=_chain_matmul,
     varargs=True,
     out_overlap=True,
@@ -458,6 +463,7 @@ op(
 )
 op(
     "linalg_multi_dot(tensors: Tensor[]) -> Tensor",
+    autocast=(None, "lower"),
     composite=_multi_dot,
     out_overlap=True,
     out_dtype="exact",

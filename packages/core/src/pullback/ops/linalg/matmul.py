@@ -10,6 +10,7 @@ references = references_of("linalg")
 
 op(
     "mm(self: Tensor, mat2: Tensor) -> Tensor",
+    autocast="lower",
     jvp="multilinear",
     forward="mm",
     kernel="bmm",
@@ -33,6 +34,7 @@ op(
 )
 op(
     "bmm(self: Tensor, mat2: Tensor) -> Tensor",
+    autocast="lower",
     jvp="multilinear",
     forward="bmm",
     kernel="bmm",
@@ -59,6 +61,7 @@ op(
 op(
     "addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) "
     "-> Tensor",
+    autocast="lower",
     forward="addmm",
     kernel="bmm",
     vjp={
@@ -123,6 +126,7 @@ def _batched(self, other):
 
 op(
     "matmul(self: Tensor, other: Tensor) -> Tensor",
+    autocast="lower",
     composite=_matmul,
     out=True,
     out_overlap=True,
@@ -149,6 +153,7 @@ op(
 
 op(
     "dot(self: Tensor, tensor: Tensor) -> Tensor",
+    autocast=(None, "promote"),
     jvp="multilinear",
     forward="dot",
     kernel="bmm",
@@ -167,6 +172,7 @@ op(
 )
 op(
     "mv(self: Tensor, vec: Tensor) -> Tensor",
+    autocast=(None, "lower"),
     jvp="multilinear",
     forward="mv",
     kernel="bmm",
@@ -191,6 +197,7 @@ def _vdot(self, other):
 
 op(
     "vdot(self: Tensor, other: Tensor) -> Tensor",
+    autocast=(None, "promote"),
     jvp="multilinear",
     forward=_vdot,
     kernel="bmm",
@@ -251,6 +258,7 @@ def _addmv(self, mat, vec, beta, alpha):
 op(
     "addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) "
     "-> Tensor",
+    autocast=(None, "lower"),
     forward=_addmv,
     kernel="bmm",
     inplace=True,
@@ -298,6 +306,7 @@ def _addr(self, vec1, vec2, beta, alpha):
 op(
     "addr(self: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) "
     "-> Tensor",
+    autocast=(None, "lower"),
     forward=_addr,
     inplace=True,
     out=True,
@@ -340,6 +349,7 @@ def _baddbmm(self, batch1, batch2, beta, alpha):
 op(
     "baddbmm(self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, "
     "alpha: Scalar = 1) -> Tensor",
+    autocast="lower",
     forward=_baddbmm,
     kernel="bmm",
     inplace=True,
@@ -393,6 +403,7 @@ def _addbmm(self, batch1, batch2, beta, alpha):
 op(
     "addbmm(self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) "
     "-> Tensor",
+    autocast="lower",
     forward=_addbmm,
     kernel="bmm",
     inplace=True,
@@ -429,6 +440,7 @@ op(
 
 op(
     "linalg_matmul(self: Tensor, other: Tensor) -> Tensor",
+    autocast="lower",
     composite=_matmul,
     out=True,
     out_overlap=True,

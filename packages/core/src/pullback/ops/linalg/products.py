@@ -114,11 +114,14 @@ def _tensordot(a, b, dims):
     right = b.permute(tuple(second + columns)).reshape(
         (inner, product([b.shape[d] for d in columns]))
     )
+    if not shape:
+        return ops.dot(left.reshape(inner), right.reshape(inner))
     return ops.mm(left, right).reshape(tuple(shape))
 
 
 op(
     "tensordot(a: Tensor, b: Tensor, dims: any = 2) -> Tensor",
+    autocast=(None, "promote"),
     composite=_tensordot,
     out_overlap=True,
     out_dtype="exact",
@@ -161,6 +164,7 @@ def _inner(self, other):
 
 op(
     "inner(self: Tensor, other: Tensor) -> Tensor",
+    autocast=(None, "promote"),
     composite=_inner,
     out=True,
     dtypes=NUMBERS,
@@ -190,6 +194,7 @@ def _trace_vjp(g, self_shape):
 
 op(
     "trace(self: Tensor) -> Tensor",
+    autocast=("float32", None),
     jvp="linear",
     forward=_trace,
     vjp={"self": _trace_vjp},
@@ -280,6 +285,7 @@ op(
 )
 op(
     "cross(self: Tensor, other: Tensor, dim: int? = None) -> Tensor",
+    autocast=(None, "promote"),
     composite=_cross,
     out=True,
     out_dtype="exact",
@@ -304,6 +310,7 @@ def _vecdot(x, y, dim):
 
 op(
     "linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor",
+    autocast="lower",
     composite=_vecdot,
     out=True,
     out_overlap=True,

@@ -224,6 +224,7 @@ def _old_svd(self, some, compute_uv):
 _FREE = "singular vectors may have any sign; their own tests cover it"
 op(
     "linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: any = None) -> Tensor[]",
+    autocast=("float32", None),
     composite=_svd,
     out_overlap=True,
     method=False,
@@ -260,6 +261,7 @@ _MATRICES = [
 ]
 op(
     "linalg_svdvals(A: Tensor, *, driver: any = None) -> Tensor",
+    autocast=("float32", None),
     composite=_svdvals,
     out_overlap=True,
     method=False,
@@ -275,6 +277,7 @@ op(
 )
 op(
     "svd(self: Tensor, some: bool = True, compute_uv: bool = True) -> Tensor[]",
+    autocast=("float32", None),
     composite=_old_svd,
     out=True,
     dtypes=SOLVED,
@@ -360,6 +363,7 @@ _ORDERS = ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf)
 op(
     "linalg_matrix_norm(A: Tensor, ord: any = 'fro', dim: int[] = (-2, -1), keepdim: bool = False, "
     "*, dtype: dtype? = None) -> Tensor",
+    autocast=(None, "dtype"),
     composite=_matrix_norm,
     out_overlap=True,
     out_dtype="exact",

@@ -120,6 +120,7 @@ def _prelu_reference(np, self, weight):
 
 op(
     "prelu(self: Tensor, weight: Tensor) -> Tensor",
+    autocast="lower",
     composite=_prelu,
     dtypes=FLOATING,
     namespace=BOTH,

@@ -302,6 +302,7 @@ op(
     "scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, "
     "attn_mask: Tensor? = None, dropout_p: float = 0.0, is_causal: bool = False, "
     "scale: float? = None, enable_gqa: bool = False) -> Tensor",
+    autocast="lower",
     composite=_attention,
     method=False,
     namespace="functional",

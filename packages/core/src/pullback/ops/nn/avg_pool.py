@@ -133,6 +133,7 @@ for _rank in (1, 2, 3):
         "padding: int[] = 0, ceil_mode: bool = False, count_include_pad: bool = True"
         f"{', divisor_override: int? = None' if _rank > 1 else ''}) -> Tensor",
         composite=_avg_pool(_rank),
+        autocast=("float32", None) if _rank == 3 else None,
         method=False,
         dtypes=_AVERAGED,
         out=_rank > 1,
@@ -167,6 +168,7 @@ for _rank in (1, 2, 3):
     op(
         f"adaptive_avg_pool{_rank}d(self: Tensor, output_size: any) -> Tensor",
         composite=_adaptive_avg_pool(_rank),
+        autocast=("float32", None) if _rank == 3 else None,
         method=False,
         dtypes=FLOATING,
         namespace=("", "functional") if _rank == 1 else "functional",

@@ -34,6 +34,7 @@ _MAPS = (
 )
 op(
     f"_convolution(self: Tensor, weight: Tensor, bias: Tensor?, counts: int[], {_SHAPE}) -> Tensor",
+    autocast=(None, "lower"),
     forward="convolution",
     kernel="conv",
     method=False,
@@ -312,6 +313,7 @@ def _convolution(self, weight, bias, stride, padding, dilation, transposed, outp
 op(
     "convolution(self: Tensor, weight: Tensor, bias: Tensor?, stride: int[], padding: int[], "
     "dilation: int[], transposed: bool, output_padding: int[], groups: int) -> Tensor",
+    autocast=(None, "lower"),
     composite=_convolution,
     method=False,
     dtypes=NUMBERS,
@@ -468,6 +470,7 @@ for _rank, _what in ((1, "signal"), (2, "image"), (3, "volume")):
         f"conv{_rank}d(self: Tensor, weight: Tensor, bias: Tensor? = None, stride: int[] = 1, "
         "padding: any = 0, dilation: int[] = 1, groups: int = 1) -> Tensor",
         composite=_conv(_rank),
+        autocast="lower",
         method=False,
         namespace=("", "functional"),
         dtypes=NUMBERS,
@@ -483,6 +486,7 @@ for _rank, _what in ((1, "signal"), (2, "image"), (3, "volume")):
         "stride: int[] = 1, padding: int[] = 0, output_padding: int[] = 0, groups: int = 1, "
         "dilation: int[] = 1) -> Tensor",
         composite=_conv_transpose(_rank),
+        autocast="lower",
         method=False,
         namespace=("", "functional"),
         dtypes=_TRANSPOSED,
@@ -535,6 +539,7 @@ def _conv_tbc(self, weight, bias, pad):
 
 op(
     "conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor",
+    autocast="lower",
     composite=_conv_tbc,
     method=False,
     namespace=("", "functional"),

@@ -197,6 +197,7 @@ for _rank in (2, 3):
             "output_size: any = None, output_ratio: any = None, return_indices: bool = False, "
             "_random_samples: Tensor? = None) -> any",
             composite=_fractional(_rank, _both),
+            autocast=("float32", None),
             method=False,
             namespace="functional",
             dtypes=FLOATING,

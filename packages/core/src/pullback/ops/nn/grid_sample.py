@@ -218,6 +218,7 @@ op(
     "grid_sampler(self: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, "
     "align_corners: bool) -> Tensor",
     composite=grid_sampler,
+    autocast=("float32", "promote"),
     method=False,
     dtypes=FLOATING,
     doc="Return grid_sample, with numbers for the modes.",
@@ -228,6 +229,7 @@ op(
 op(
     "grid_sample(self: Tensor, grid: Tensor, mode: str = 'bilinear', padding_mode: str = 'zeros', "
     "align_corners: bool? = None) -> Tensor",
+    autocast=("float32", "promote"),
     composite=_grid_sample,
     method=False,
     namespace="functional",

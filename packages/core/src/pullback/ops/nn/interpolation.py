@@ -461,12 +461,18 @@ def _interpolate_bytes(image, taps_by_dim, node):
     return image
 
 
+def _policy(self, size, scale_factor, mode, *others):
+    """Return the policy of autocast, as in torch."""
+    return None if mode in ("area", "lanczos") else "float32"
+
+
 _SIZES = (
     "size: any = None, scale_factor: any = None, mode: str = 'nearest', align_corners: bool? = None"
 )
 op(
     f"interpolate(self: Tensor, {_SIZES}, recompute_scale_factor: bool? = None, "
     "antialias: bool = False) -> Tensor",
+    autocast=(None, _policy),
     composite=_interpolate,
     method=False,
     namespace="functional",
@@ -515,7 +521,7 @@ def _deprecated(name):
 
 def _upsample(self, size, scale_factor, mode, align_corners):
     _deprecated("upsample")
-    return _interpolate(self, size, scale_factor, mode, align_corners, None, False)
+    return ops.interpolate(self, size, scale_factor, mode, align_corners, None, False)
 
 
 _OLD = "it warns that it is deprecated; the behaviour tests call it"
@@ -533,7 +539,7 @@ op(
 def _upsample_in(name, mode, align_corners):
     def run(self, size, scale_factor):
         _deprecated(name)
-        return _interpolate(self, size, scale_factor, mode, align_corners, None, False)
+        return ops.interpolate(self, size, scale_factor, mode, align_corners, None, False)
 
     return run
 

@@ -265,8 +265,14 @@ def _pad(self, pad, mode, value):
     return ops.pad_mirrored(self, pad, mode)
 
 
+def _float32_of_mirrored(self, pad, mode, value):
+    """Return the policy of autocast, as in torch."""
+    return "float32" if mode == "replicate" or (mode == "reflect" and len(pad) < 6) else None
+
+
 op(
     "pad(self: Tensor, pad: int[], mode: str = 'constant', value: float? = None) -> Tensor",
+    autocast=(_float32_of_mirrored, None),
     composite=_pad,
     method=False,
     namespace="functional",

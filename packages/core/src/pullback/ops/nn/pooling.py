@@ -253,6 +253,14 @@ def nested(row, depth):
     return [nested(row, depth - 1)] if depth else row
 
 
+def _float32_without_indices(*arguments):
+    """Return the policy of autocast of pooling in three dims, as in torch: indices are last."""
+    return None if arguments[-1] else "float32"
+
+
+_without_indices = (_float32_without_indices, None)
+
+
 def _max_pool_ops(rank):
     node = f"MaxPool{max(rank, 2)}DWithIndicesBackward0"
     arguments = (
@@ -271,6 +279,7 @@ def _max_pool_ops(rank):
         op(
             f"{name}({arguments}) -> any",
             composite=_max_pool(name, rank, kinds, node, both),
+            autocast=_without_indices if rank == 3 and not both else None,
             method=False,
             namespace=("", "functional") if rooted else "functional",
             dtypes=kinds,
@@ -409,6 +418,7 @@ for _rank in (1, 2, 3):
         f"max_unpool{_rank}d(self: Tensor, indices: Tensor, kernel_size: int[], "
         "stride: int[]? = None, padding: int[] = 0, output_size: int[]? = None) -> Tensor",
         composite=_max_unpool(_rank),
+        autocast=("float32", None),
         method=False,
         namespace="functional",
         dtypes=FLOATING,
@@ -530,6 +540,7 @@ for _rank in (1, 2, 3):
             f"{_name}{_suffix}(self: Tensor, output_size: any, return_indices: bool = False) -> "
             f"any",
             composite=_adaptive_max_pool(_name, _node, _both),
+            autocast=("float32", None) if _rank == 3 else None,
             method=False,
             namespace="functional",
             dtypes=FLOATING,

@@ -238,6 +238,7 @@ _ZERO = [[0.0]]
 _KINKS = [kink(_ZERO, [[1.0]], [[1.0]], _ZERO, to=(_ZERO, _ZERO, _ZERO, _ZERO))]
 op(
     f"lstm_cell(input: Tensor, hx: Tensor[], {_WEIGHTS}) -> Tensor[]",
+    autocast=(None, "lower"),
     composite=_lstm_cell,
     method=False,
     dtypes=FLOAT_COMPLEX,
@@ -250,6 +251,7 @@ op(
 )
 op(
     f"gru_cell(input: Tensor, hx: Tensor, {_WEIGHTS}) -> Tensor",
+    autocast=(None, "lower"),
     composite=_gru_cell,
     method=False,
     dtypes=FLOAT_COMPLEX,
@@ -267,6 +269,7 @@ for _name, _function, _dtypes, _points in (
     op(
         f"{_name}(input: Tensor, hx: Tensor, {_WEIGHTS}) -> Tensor",
         composite=_elman_cell(_function),
+        autocast=(None, "lower"),
         method=False,
         dtypes=_dtypes,
         kinks=_points,

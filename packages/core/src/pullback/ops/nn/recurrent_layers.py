@@ -1,7 +1,7 @@
 """Whole recurrent layers: all steps, directions and layers of RNN, LSTM and GRU."""
 
 from pullback.ops.nn.recurrent import lstm_spec
-from pullback.ops.rules.dtypes import require, type_name
+from pullback.ops.rules.dtypes import cast_to, dtype_named, require, type_name
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import COUNTED, T, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
@@ -82,15 +82,22 @@ def _run_steps(step, pieces, counts, state, weights, reverse):
 
 def _is_fused(data, weights):
     """Return whether all steps of an LSTM can be one op."""
-    return "weight_hr" not in weights and data.dtype.itemsize > 2 and data.numel()
+    return "weight_hr" not in weights and data.numel()
 
 
 def _run_lstm(data, weights, state, reverse):
-    """Run a layer of an LSTM in one direction; return the outputs and the last state."""
+    """Run a layer of an LSTM in one direction; return the outputs and the last state.
+
+    The steps of 16-bit numbers run in float32.
+    """
     bias = weights["bias_ih"] + weights["bias_hh"] if "bias_ih" in weights else None
     given = ops.linear(data, weights["weight_ih"], bias)
-    spec = lstm_spec(given.shape, reverse)
-    outputs, cell, _ = ops.lstm_steps(given, weights["weight_hh"], *state, spec)
+    spec, dtype = lstm_spec(given.shape, reverse), given.dtype
+    values = (given, weights["weight_hh"], *state)
+    if dtype.itemsize == 2:
+        values = [cast_to(value, dtype_named("float32")) for value in values]
+    outputs, cell, _ = ops.lstm_steps(*values, spec)
+    outputs, cell = cast_to(outputs, dtype), cast_to(cell, dtype)
     return outputs, (outputs[0 if reverse else -1], cell)
 
 

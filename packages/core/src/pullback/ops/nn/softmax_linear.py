@@ -86,6 +86,7 @@ for _name, _what in (("softmax", "exp(x) / sum(exp(x))"), ("log_softmax", "log(s
     op(
         f"{_name}.top(self: Tensor, dim: int, dtype: dtype? = None) -> Tensor",
         composite="softmax",
+        autocast=(None, "dtype"),
         kernel=_name,
         method=_name,
         function=_name,
@@ -101,6 +102,7 @@ for _name, _what in (("softmax", "exp(x) / sum(exp(x))"), ("log_softmax", "log(s
         f"{_name}(self: Tensor, dim: int? = None, _stacklevel: int = 3, dtype: dtype? = None) "
         "-> Tensor",
         composite="softmax",
+        autocast=(None, "dtype"),
         kernel=_name,
         method=False,
         namespace="functional",
@@ -126,6 +128,7 @@ def _linear(self, weight, bias):
 
 op(
     "linear(self: Tensor, weight: Tensor, bias: Tensor? = None) -> Tensor",
+    autocast="lower",
     composite=_linear,
     out=True,
     out_overlap=True,
@@ -185,6 +188,7 @@ def _bilinear(input1, input2, weight, bias):
 
 op(
     "bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor? = None) -> Tensor",
+    autocast=("off", "promote"),
     composite=_bilinear,
     method=False,
     namespace=("", "functional"),

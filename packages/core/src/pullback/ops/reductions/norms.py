@@ -180,6 +180,7 @@ def _norm(self, p, dim, keepdim, dtype):
 op(
     "norm(self: Tensor, p: any = 'fro', dim: int[]? = None, keepdim: bool = False, "
     "dtype: dtype? = None) -> Tensor",
+    autocast=(None, "dtype"),
     composite=_norm,
     out=True,
     dtypes=FLOAT_COMPLEX,
@@ -279,6 +280,7 @@ def _dist(self, other, p):
 
 op(
     "dist(self: Tensor, other: Tensor, p: Scalar = 2) -> Tensor",
+    autocast=(None, "float32"),
     forward=_dist,
     reads_out=lambda self, other, p: reads_norm(p),
     dtypes=FLOAT_COMPLEX,
@@ -326,6 +328,7 @@ def _renorm(self, p, dim, maxnorm):
 
 op(
     "renorm(self: Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> Tensor",
+    autocast=(None, "float32"),
     composite=_renorm,
     inplace=True,
     out=True,

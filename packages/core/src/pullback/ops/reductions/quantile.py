@@ -278,6 +278,7 @@ for _name, _ignores in (("quantile", False), ("nanquantile", True)):
         out_dtype="exact",
         out_overlap=True,
         composite=_quantile(_name, _ignores),
+        autocast=("float32", None),
         kinks=[kink([3.0, 3.0, 1.0], 0.5, to=[1.0, 0.0, 0.0])],
         ref=references.quantile.of(_name),
         doc=f"Return the q-th quantiles of all elements or along a dim"

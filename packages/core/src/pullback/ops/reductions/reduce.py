@@ -52,6 +52,7 @@ _NOTHING = {"gradgrad": "the mean of nothing is NaN, and so is each of its deriv
 op(
     "sum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, "
     "dtype: dtype? = None) -> Tensor",
+    autocast=(None, "dtype"),
     jvp="linear",
     forward="sum",
     kernel="sum",
@@ -386,6 +387,7 @@ def _logsumexp_vjp(g, self, out, dim, keepdim):
 
 op(
     "logsumexp(self: Tensor, dim: int[], keepdim: bool = False) -> Tensor",
+    autocast=(None, "float32"),
     forward=_logsumexp,
     kernel="logsumexp",
     vjp={"self": _logsumexp_vjp},

@@ -64,6 +64,7 @@ def _cumsum_vjp(g, dim):
 
 op(
     "cumsum(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor",
+    autocast=(None, "dtype"),
     jvp="linear",
     forward=_cumsum,
     compiled="scan",
@@ -110,6 +111,7 @@ def _cumprod_vjp(g, self, dim):
 
 op(
     "cumprod(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor",
+    autocast=(None, "dtype"),
     forward=_cumprod,
     compiled="scan",
     kernel="cumprod",
@@ -459,6 +461,7 @@ _PRODUCTS = [
 op(
     "prod(self: Tensor, dim: int? = None, keepdim: bool = False, *, dtype: dtype? = None) "
     "-> Tensor",
+    autocast=("float32", "dtype"),
     composite=_prod,
     out=True,
     out_overlap=True,

@@ -65,6 +65,7 @@ def _cat_vjp(g, sizes, dim):
 
 op(
     "cat(tensors: Tensor[], dim: int = 0) -> Tensor",
+    autocast=("promote", None),
     jvp="linear",
     forward=_cat_forward,
     compiled="cat",
@@ -110,6 +111,7 @@ def _stack(tensors, dim):
 
 op(
     "stack(tensors: Tensor[], dim: int = 0) -> Tensor",
+    autocast=("promote", None),
     jvp="linear",
     forward=_stack,
     compiled="stack",

@@ -30,6 +30,8 @@ NUMBERS = INTEGRAL | FLOATING | COMPLEX
 REAL = BOOL | INTEGRAL | FLOATING
 FLOAT_COMPLEX = FLOATING | COMPLEX
 
+AUTOCAST = (None, "lower", "float32", "dtype", "promote", "off")
+
 
 class Argument(NamedTuple):
     """One argument of a signature."""
@@ -86,6 +88,7 @@ class Entry(NamedTuple):
     overwrites: bool
     constant: bool
     devices: str
+    autocast: tuple[str | Callable | None, str | Callable | None]
     doc: str
     signature: str
 
@@ -195,6 +198,7 @@ def op(
     overwrites=False,
     constant=False,
     devices="same",
+    autocast=None,
     doc="",
 ):
     """Declare one op; see ``docs/howto/add-an-op.md`` for every field.
@@ -271,10 +275,32 @@ def op(
         overwrites,
         constant,
         devices,
+        autocast_policies(name, autocast, arguments),
         doc.strip(),
         signature,
     )
     return ENTRIES[name]
+
+
+def autocast_policies(op_name, wanted, arguments):
+    """Return the policies of autocast for an op: on the host, and on other devices.
+
+    One policy is that of both. A function of all arguments returns a call's policy.
+    """
+    if wanted is None:
+        return None, None
+    policies = wanted if isinstance(wanted, tuple) else (wanted, wanted)
+    for policy in policies:
+        if callable(policy):
+            continue
+        if policy not in AUTOCAST and not policy.startswith("error: "):
+            raise ValueError(
+                f"{op_name!r} has autocast={wanted!r}: a policy is one of "
+                f"{', '.join(str(known) for known in AUTOCAST)}, or begins with 'error: '"
+            )
+        if policy == "dtype" and "dtype" not in [argument.name for argument in arguments]:
+            raise ValueError(f"{op_name!r} has autocast='dtype', but no argument 'dtype'")
+    return policies
 
 
 def pinning(op_name, make, arguments):

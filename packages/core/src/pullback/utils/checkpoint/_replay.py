@@ -1,4 +1,4 @@
-"""State that is restored when a function runs again: default device and random numbers."""
+"""State that is restored when a function runs again: default device, random numbers, autocast."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ import contextlib
 from pullback import random
 from pullback._c.device.device import get_default_device
 from pullback._c.graph.tensor import Tensor
+from pullback._c.transforms.autocast import (
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
+    clear_autocast_cache,
+    get_autocast_state,
+    set_autocast_state,
+)
 from pullback.func._tree import leaves
 
 
@@ -15,20 +22,35 @@ def noop_context_fn():
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
+@contextlib.contextmanager
+def autocast_as_in(state):
+    """Restore a state of autocast inside a ``with`` block, which is a region of its own."""
+    before = set_autocast_state(state)
+    autocast_increment_nesting()
+    try:
+        yield
+    finally:
+        if autocast_decrement_nesting() == 0:
+            clear_autocast_cache()
+        set_autocast_state(before)
+
+
 class Surroundings:
-    """A copy of the default device and the state of the random numbers."""
+    """A copy of the default device, the state of the random numbers and that of autocast."""
 
     def __init__(self, with_random_numbers):
         self.device = get_default_device()
         self.random_state = random.get_rng_state() if with_random_numbers else None
+        self.autocast_state = get_autocast_state()
 
     @contextlib.contextmanager
     def restored(self):
-        """Restore both inside a ``with`` block."""
+        """Restore them inside a ``with`` block."""
         with random.fork_rng(enabled=self.random_state is not None), self.device:
             if self.random_state is not None:
                 random.set_rng_state(self.random_state)
-            yield
+            with autocast_as_in(self.autocast_state):
+                yield
 
 
 class DefaultDeviceType:

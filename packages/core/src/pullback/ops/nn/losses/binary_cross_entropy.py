@@ -130,8 +130,16 @@ def _binary_cross_entropy(self, target, weight, size_average, reduce, reduction)
     return ops._binary_cross_entropy(self, target, weight, reduction)
 
 
+_UNSAFE = (
+    "error: pullback.nn.functional.binary_cross_entropy and pullback.nn.BCELoss are unsafe to "
+    "autocast.\nMany models use a sigmoid layer right before the binary cross entropy layer.\n"
+    "In this case, combine the two layers using "
+    "pullback.nn.functional.binary_cross_entropy_with_logits\nor pullback.nn.BCEWithLogitsLoss.  "
+    "binary_cross_entropy_with_logits and BCEWithLogits are\nsafe to autocast."
+)
 op(
     f"binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor? = None, {OLD}) -> Tensor",
+    autocast=("float32", _UNSAFE),
     composite=_binary_cross_entropy,
     method=False,
     namespace="functional",
@@ -234,6 +242,7 @@ op(
     f"binary_cross_entropy_with_logits(self: Tensor, target: Tensor, weight: Tensor? = None, "
     f"{OLD}, "
     "pos_weight: Tensor? = None) -> Tensor",
+    autocast="float32",
     composite=_functional_with_logits,
     method=False,
     namespace="functional",
@@ -246,6 +255,7 @@ op(
 op(
     "binary_cross_entropy_with_logits.top(self: Tensor, target: Tensor, weight: Tensor? = None, "
     "pos_weight: Tensor? = None, reduction: int = 0) -> Tensor",
+    autocast="float32",
     method=False,
     function="binary_cross_entropy_with_logits",
     dtypes=FLOATING,
@@ -300,6 +310,7 @@ def _soft_margin_loss(self, target, size_average, reduce, reduction):
 
 op(
     f"soft_margin_loss(self: Tensor, target: Tensor, {OLD}) -> Tensor",
+    autocast="float32",
     composite=_soft_margin_loss,
     method=False,
     namespace="functional",

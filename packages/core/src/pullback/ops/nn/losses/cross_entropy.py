@@ -131,6 +131,7 @@ def _check_weight(weight, dtype):
 op(
     "nll_loss(self: Tensor, target: Tensor, weight: Tensor? = None, size_average: any = None, "
     "ignore_index: int = -100, reduce: any = None, reduction: str = 'mean') -> Tensor",
+    autocast="float32",
     composite=_nll_loss,
     method=False,
     namespace="functional",
@@ -221,6 +222,7 @@ op(
     "cross_entropy(self: Tensor, target: Tensor, weight: Tensor? = None, size_average: any = None, "
     "ignore_index: int = -100, reduce: any = None, reduction: str = 'mean', "
     "label_smoothing: float = 0.0) -> Tensor",
+    autocast="float32",
     composite=_cross_entropy,
     method=False,
     namespace="functional",

@@ -293,6 +293,7 @@ def _functional(log_probs, targets, input_lengths, target_lengths, blank, reduct
 
 op(
     f"ctc_loss({_TYPES}, reduction: str = 'mean', zero_infinity: bool = False) -> Tensor",
+    autocast=("float32", None),
     composite=_functional,
     method=False,
     namespace="functional",
@@ -303,6 +304,7 @@ op(
 )
 op(
     f"ctc_loss.top({_TYPES}, reduction: int = 0, zero_infinity: bool = False) -> Tensor",
+    autocast=("float32", None),
     method=False,
     function="ctc_loss",
     dtypes=FLOATING & ~HALF,

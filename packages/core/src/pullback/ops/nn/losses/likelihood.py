@@ -53,6 +53,7 @@ _DIVERGENCES = [
 ]
 op(
     f"kl_div(self: Tensor, target: Tensor, {OLD}, log_target: bool = False) -> Tensor",
+    autocast="float32",
     composite=_kl_div,
     method=False,
     namespace="functional",
@@ -72,6 +73,7 @@ op(
 op(
     "kl_div.top(self: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) "
     "-> Tensor",
+    autocast="float32",
     function="kl_div",
     method=False,
     dtypes=FLOATING,
@@ -165,6 +167,7 @@ op(
     "poisson_nll_loss(self: Tensor, target: Tensor, log_input: bool = True, full: bool = False, "
     "size_average: any = None, eps: float = 1e-08, reduce: any = None, reduction: str = 'mean') "
     "-> Tensor",
+    autocast="float32",
     composite=_poisson_nll_loss,
     method=False,
     namespace="functional",
@@ -187,6 +190,7 @@ op(
 op(
     "poisson_nll_loss.top(self: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, "
     "reduction: int) -> Tensor",
+    autocast="float32",
     method=False,
     function="poisson_nll_loss",
     dtypes=NUMBERS,

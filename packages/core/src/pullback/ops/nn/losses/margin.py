@@ -68,6 +68,7 @@ _EMBEDDED = [
 op(
     f"cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, "
     f"{OLD}) -> Tensor",
+    autocast="float32",
     method=False,
     namespace="functional",
     dtypes=FLOATING,
@@ -94,6 +95,7 @@ op(
 op(
     "cosine_embedding_loss.top(input1: Tensor, input2: Tensor, target: Tensor, "
     "margin: float = 0.0, reduction: int = 0) -> Tensor",
+    autocast="float32",
     method=False,
     function="cosine_embedding_loss",
     dtypes=FLOATING,
@@ -123,6 +125,7 @@ op(
     f"margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, "
     f"{OLD}) "
     "-> Tensor",
+    autocast="float32",
     method=False,
     namespace="functional",
     dtypes=NUMBERS & REAL,
@@ -143,6 +146,7 @@ op(
 op(
     "margin_ranking_loss.top(input1: Tensor, input2: Tensor, target: Tensor, margin: float = "
     "0.0, reduction: int = 0) -> Tensor",
+    autocast="float32",
     method=False,
     function="margin_ranking_loss",
     dtypes=NUMBERS & REAL,
@@ -171,6 +175,7 @@ def _hinge(self, target, margin, reduction):
 
 op(
     f"hinge_embedding_loss(self: Tensor, target: Tensor, margin: float = 1.0, {OLD}) -> Tensor",
+    autocast="float32",
     method=False,
     namespace="functional",
     dtypes=NUMBERS & REAL,
@@ -191,6 +196,7 @@ op(
 op(
     "hinge_embedding_loss.top(self: Tensor, target: Tensor, margin: float = 1.0, "
     "reduction: int = 0) -> Tensor",
+    autocast="float32",
     method=False,
     function="hinge_embedding_loss",
     dtypes=NUMBERS & REAL,
@@ -259,6 +265,7 @@ _CANCELS = {"value": "16-bit distances are rounded before they are compared"}
 op(
     "triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, "
     f"p: float = 2, eps: float = 1e-06, swap: bool = False, {OLD}) -> Tensor",
+    autocast="float32",
     composite=_triplet_margin_loss,
     method=False,
     namespace="functional",
@@ -279,6 +286,7 @@ op(
     "triplet_margin_loss.top(anchor: Tensor, positive: Tensor, negative: Tensor, "
     "margin: float = 1.0, p: float = 2, eps: float = 1e-06, swap: bool = False, reduction: int = "
     "0) -> Tensor",
+    autocast="float32",
     method=False,
     function="triplet_margin_loss",
     dtypes=NUMBERS,
@@ -425,6 +433,7 @@ _CLASSES = fixed((0, 2), kind="int64")
 op(
     "multi_margin_loss(self: Tensor, target: Tensor, p: Scalar = 1, margin: float = 1.0, "
     f"weight: Tensor? = None, {OLD}) -> Tensor",
+    autocast="float32",
     composite=_multi_margin,
     method=False,
     namespace="functional",
@@ -469,6 +478,7 @@ def _multilabel_margin(self, target, size_average, reduce, reduction):
 
 op(
     f"multilabel_margin_loss(self: Tensor, target: Tensor, {OLD}) -> Tensor",
+    autocast="float32",
     composite=_multilabel_margin,
     method=False,
     namespace="functional",

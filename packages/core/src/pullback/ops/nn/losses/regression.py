@@ -44,6 +44,11 @@ def _weighted(loss, weight, self, reduction):
 # -- the absolute and the squared difference -------------------------------------------------------
 
 
+def _float32_unless_weighted(*arguments):
+    """Return the policy of autocast, as in torch: the weight is last."""
+    return "float32" if arguments[-1] is None else None
+
+
 def _l1_loss(self, target, size_average, reduce, reduction, weight):
     reduction = checked_reduction(size_average, reduce, reduction)
     warn_of_sizes(self, target)
@@ -56,6 +61,7 @@ def _l1_loss(self, target, size_average, reduce, reduction, weight):
 
 op(
     f"l1_loss(self: Tensor, target: Tensor, {OLD}, weight: Tensor? = None) -> Tensor",
+    autocast=_float32_unless_weighted,
     composite=_l1_loss,
     method=False,
     namespace="functional",
@@ -109,6 +115,7 @@ def _mse_loss(self, target, size_average, reduce, reduction, weight):
 
 op(
     f"mse_loss(self: Tensor, target: Tensor, {OLD}, weight: Tensor? = None) -> Tensor",
+    autocast=_float32_unless_weighted,
     composite=_mse_loss,
     method=False,
     namespace="functional",
@@ -177,6 +184,7 @@ def _smooth_l1_loss(self, target, size_average, reduce, reduction, beta):
 
 op(
     f"smooth_l1_loss(self: Tensor, target: Tensor, {OLD}, beta: float = 1.0) -> Tensor",
+    autocast="float32",
     composite=_smooth_l1_loss,
     method=False,
     namespace="functional",
@@ -245,6 +253,7 @@ def _huber_loss(self, target, reduction, delta, weight):
 op(
     "huber_loss(self: Tensor, target: Tensor, reduction: str = 'mean', delta: float = 1.0, "
     "weight: Tensor? = None) -> Tensor",
+    autocast="float32",
     composite=_huber_loss,
     method=False,
     namespace="functional",

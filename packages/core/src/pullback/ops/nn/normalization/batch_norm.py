@@ -201,6 +201,11 @@ op(
 # -- the mean square, and neighbouring channels ----------------------------------------------------
 
 
+def _float32_of_volumes(self, *others):
+    """Return the policy of autocast, as in torch, where the means of volumes have it."""
+    return "float32" if self.ndim > 3 else None
+
+
 def _local_response_norm(self, size, alpha, beta, k):
     if self.ndim < 3:
         raise ValueError(
@@ -228,6 +233,7 @@ def _local_response_norm(self, size, alpha, beta, k):
 op(
     "local_response_norm(self: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, "
     "k: float = 1.0) -> Tensor",
+    autocast=(_float32_of_volumes, "float32"),
     composite=_local_response_norm,
     method=False,
     namespace="functional",

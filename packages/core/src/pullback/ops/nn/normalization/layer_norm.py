@@ -91,6 +91,7 @@ op(
     "layer_norm(self: Tensor, normalized_shape: int[], weight: Tensor? = None, "
     "bias: Tensor? = None, eps: float = 1e-05) -> Tensor",
     composite=layer_norm,
+    autocast=(None, "float32"),
     method=False,
     namespace="functional",
     dtypes=FLOATING,
@@ -101,6 +102,7 @@ op(
 op(
     "layer_norm.top(self: Tensor, normalized_shape: int[], weight: Tensor? = None, "
     "bias: Tensor? = None, eps: float = 1e-05, cudnn_enable: bool = True) -> Tensor",
+    autocast=(None, "float32"),
     method=False,
     composite=lambda self, normalized_shape, weight, bias, eps, cudnn_enable: layer_norm(
         self, normalized_shape, weight, bias, eps
@@ -170,6 +172,7 @@ _BY_GROUP = (
 op(
     "group_norm(self: Tensor, num_groups: int, weight: Tensor? = None, bias: Tensor? = None, "
     "eps: float = 1e-05) -> Tensor",
+    autocast=(None, "float32"),
     composite=_functional_group_norm,
     method=False,
     namespace="functional",
@@ -181,6 +184,7 @@ op(
 op(
     "group_norm.top(self: Tensor, num_groups: int, weight: Tensor? = None, bias: Tensor? = None, "
     "eps: float = 1e-05, cudnn_enabled: bool = True) -> Tensor",
+    autocast=(None, "float32"),
     method=False,
     composite=lambda self, num_groups, weight, bias, eps, cudnn_enabled: group_norm(
         self, num_groups, weight, bias, eps
@@ -212,6 +216,7 @@ def _rms_norm(self, normalized_shape, weight, eps):
 op(
     "rms_norm(self: Tensor, normalized_shape: int[], weight: Tensor? = None, eps: float? = None) "
     "-> Tensor",
+    autocast=(None, "float32"),
     composite=_rms_norm,
     method=False,
     namespace=("", "functional"),

@@ -67,6 +67,8 @@ __all__.extend(_NAMES)  # found when they are asked for
 def __getattr__(name):
     if name.endswith("Tensor") and (found := class_named(f"pullback.cuda.{name}")) is not None:
         return found
+    if name == "amp":
+        return import_module("pullback.cuda.amp")
     if name not in _NAMES:
         raise AttributeError(f"module 'pullback.cuda' has no attribute {name!r}")
     _require(name)

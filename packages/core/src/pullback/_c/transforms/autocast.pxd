@@ -1,0 +1,1 @@
+cdef int policy_code(object policy) except -1
