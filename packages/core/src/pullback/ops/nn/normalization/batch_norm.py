@@ -203,7 +203,11 @@ op(
 
 def _float32_of_volumes(self, *others):
     """Return the policy of autocast, as in torch, where the means of volumes have it."""
-    return "float32" if self.ndim > 3 else None
+    return "float32" if self.ndim > 3 and self.numel() else None
+
+
+def _float32_unless_empty(self, *others):
+    return "float32" if self.numel() else None
 
 
 def _local_response_norm(self, size, alpha, beta, k):
@@ -233,7 +237,7 @@ def _local_response_norm(self, size, alpha, beta, k):
 op(
     "local_response_norm(self: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, "
     "k: float = 1.0) -> Tensor",
-    autocast=(_float32_of_volumes, "float32"),
+    autocast=(_float32_of_volumes, _float32_unless_empty),
     composite=_local_response_norm,
     method=False,
     namespace="functional",
