@@ -49,6 +49,11 @@ def _options_of(op: Any) -> frozenset[str]:
 
 def run_random(op: Any, values: list, mapped: list, size: int, randomness: str) -> Any:
     """Run an op that draws random numbers: once for the batch, or once per element."""
+    if "out" in op.arg_names and values[op.arg_names.index("out")] is not None:
+        raise RuntimeError(
+            "vmap: We do not support calling out variants of random operations inside of vmap. "
+            "Please use non-out variants as a workaround"
+        )
     if randomness == "error":
         raise RuntimeError(
             "vmap: called random operation while in randomness error mode. Please either use the "
@@ -61,6 +66,11 @@ def run_random(op: Any, values: list, mapped: list, size: int, randomness: str) 
     if randomness == "same" and op.entry.composite is not None:  # only the shape matters
         take = functools.partial(_element, i=0) if size else _zeros
         return apply_op(op, list(map(take, values, mapped)))
+    if randomness == "same" and True in (mapped[1:] if op.is_inplace else mapped):
+        raise RuntimeError(
+            f"Vmap does not currently support same randomness with a batched tensor input, by "
+            f"whose elements {op.name}() draws. Use randomness='different'"
+        )
     if op.is_inplace and not mapped[0]:
         raise RuntimeError(
             f"vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will "

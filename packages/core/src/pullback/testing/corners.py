@@ -188,7 +188,7 @@ def check_in_graph(sample: Sample) -> None:
     if not results:
         return
     nothing = [x.detach().unsqueeze(0)[:0].requires_grad_() for x in inputs]
-    found = pb.func.vmap(lambda *values: tensors_in((function(*values),)), randomness="same")(
+    found = pb.func.vmap(lambda *values: tensors_in((function(*values),)), randomness="different")(
         *nothing
     )
     for number, result in enumerate(filter(has_derivative, found)):

@@ -102,7 +102,7 @@ def _batched(function: Function, inputs: Values, directions: Values) -> Any:
     def run(values: Values, pushed: Values) -> Any:
         return pb.func.jvp(function, values, pushed), _gradient(function, len(values))(*values)
 
-    return pb.func.vmap(run, in_dims=(0, -1), randomness="same")(same, batches)
+    return pb.func.vmap(run, in_dims=(0, -1), randomness="different")(same, batches)
 
 
 MODES: dict[str, Callable[[Function, Values, Values], Any]] = {
