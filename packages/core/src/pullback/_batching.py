@@ -28,11 +28,14 @@ _SIZES_OF_DIMS = ("sizes", "shape", "size")
 def run(op: Any, values: list, mapped: list, size: int) -> Any:
     """Run an op on a batch."""
     if op.is_inplace and mapped[0] is not True:
+        what = "inplace arithmetic" if op.entry.batch in ("pointwise", "copy") else op.name
         raise RuntimeError(
-            f"vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a "
-            f"Tensor `other` in extra_args that has more elements than `self`: {op.name}() writes "
-            f"a tensor that is the same for the whole batch. Use the out-of-place form, or make "
-            f"`self` from a batched tensor, for example with new_zeros()."
+            f"vmap: {what}(self, *extra_args) is not possible because there exists a Tensor "
+            f"`other` in extra_args that has more elements than `self`. This happened due to "
+            f"`other` being vmapped over but `self` not being vmapped over in a vmap. Please try "
+            f"to use out-of-place operators instead of {what}, or make `self` from a batched "
+            f"tensor, for example with new_zeros(). {op.name}() writes a tensor that is the same "
+            f"for the whole batch."
         )
     return _rule_of(op)(op, values, mapped, size)
 
@@ -74,7 +77,7 @@ def run_random(op: Any, values: list, mapped: list, size: int, randomness: str) 
     if op.is_inplace and not mapped[0]:
         raise RuntimeError(
             f"vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will "
-            f"appear like same randomness: {op.name}() writes a tensor that is the same for the "
+            f"appear like same randomness. {op.name}() writes a tensor that is the same for the "
             f"whole batch."
         )
     if randomness == "different":

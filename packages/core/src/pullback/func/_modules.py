@@ -87,7 +87,8 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     They are for ``vmap`` over ``functional_call`` of one of the models. Stacked parameters are
     leaves that require grad as those of the first model do.
 
-    Raises: RuntimeError for no models, and for ones of several classes or modes.
+    Raises: RuntimeError for no models, for ones of several classes or modes, and where only some
+    of them require grad.
 
     >>> import pullback
     >>> models = [pullback.nn.Linear(2, 3) for _ in range(4)]
@@ -117,6 +118,8 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 def _stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     made = {}
     for name, first in states[0].items():
+        if any(state[name].requires_grad != first.requires_grad for state in states):
+            raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
         stacked = pullback.stack([state[name].detach() for state in states])
         made[name] = stacked.requires_grad_(first.requires_grad)
     return made

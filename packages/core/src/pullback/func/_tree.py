@@ -60,6 +60,19 @@ def structure(tree: Any) -> Any:
     return "*"
 
 
+def drawn(tree: Any, indent: int = 0) -> str:
+    """Return the structure of a tree as errors show it, as in torch."""
+    if not is_node(tree):
+        return "*"
+    kind, context, items = type(tree).__name__, None, tree
+    if hasattr(tree, "_fields"):
+        kind, context = "namedtuple", type(tree)
+    elif not isinstance(tree, (tuple, list)):
+        context, items = list(tree), tree.values()
+    below = f",\n{' ' * (indent + 2)}".join(drawn(item, indent + 2) for item in items)
+    return f"TreeSpec({kind}, {context}, [{below}])"
+
+
 def spread(prefix: Any, tree: Any) -> list[Any] | None:
     """Return one value per leaf of a tree from a prefix of it; None if the prefix does not fit."""
     if not is_node(prefix):

@@ -11,7 +11,7 @@ from pullback._c.graph import levels
 from pullback._c.graph.grad_modes import Transformed
 from pullback._c.graph.tensor import Tensor
 from pullback._c.transforms import batching
-from pullback.func._tree import is_node, leaves, rebuild, spread, structure
+from pullback.func._tree import drawn, is_node, leaves, rebuild, spread
 
 __all__ = ["vmap"]
 
@@ -65,13 +65,15 @@ def vmap(
 
 
 def _name(func: Callable[..., Any]) -> str:
+    if isinstance(func, functools.partial):
+        return f"functools.partial({_name(func.func)}, ...)"
     return getattr(func, "__name__", None) or repr(func)
 
 
 def _dims_of_leaves(name: str, in_dims: Any, args: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
     """Return the dim of every leaf of the arguments, and the leaves."""
     where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>)"
-    if not isinstance(in_dims, (int, tuple, list)):
+    if not isinstance(in_dims, (int, tuple)):
         raise ValueError(
             f"{where}: expected `in_dims` to be int or a (potentially nested) tuple "
             f"matching the structure of inputs, got: {type(in_dims)}."
@@ -82,13 +84,12 @@ def _dims_of_leaves(name: str, in_dims: Any, args: tuple[Any, ...]) -> tuple[lis
             f"or you are trying to vmap over a function with no inputs. The latter is "
             f"unsupported."
         )
-    given = tuple(in_dims) if isinstance(in_dims, list) else in_dims
-    dims = spread(given, args)
+    dims = spread(in_dims, args)
     if dims is None:
         raise ValueError(
             f"{where}: in_dims is not compatible with the structure of `inputs`. "
-            f"in_dims has structure {_drawn(in_dims)} but inputs has structure "
-            f"{_drawn(args)}."
+            f"in_dims has structure {drawn(in_dims)} but inputs has structure "
+            f"{drawn(args)}."
         )
     values = leaves(args)
     for i, (dim, value) in enumerate(zip(dims, values)):
@@ -115,17 +116,10 @@ def _dims_of_leaves(name: str, in_dims: Any, args: tuple[Any, ...]) -> tuple[lis
     return dims, values
 
 
-def _drawn(tree: Any) -> str:
-    shape = structure(tree)
-    return "*" if shape == "*" else str(shape)
-
-
 def _batch_size(dims: list[Any], values: list[Any]) -> int:
     sizes = [value.shape[dim] for dim, value in zip(dims, values) if dim is not None]
     if not sizes:
-        raise ValueError(
-            "vmap: at least one of the inputs must be mapped over: every in_dim is None"
-        )
+        raise ValueError("vmap: Expected at least one Tensor to vmap over: every in_dim is None")
     if any(size != sizes[0] for size in sizes):
         raise ValueError(
             f"vmap: Expected all tensors to have the same size in the mapped "
@@ -148,7 +142,9 @@ def _run(
     level = levels.enter_level(size, randomness)
     try:
         inside = [
-            value if dim is None else batching.make_batched(value.movedim(dim, 0), level)
+            value
+            if dim is None
+            else batching.make_batched(value.movedim(dim, 0) if dim else value, level)
             for dim, value in zip(dims, values)
         ]
         with Transformed():
@@ -161,21 +157,20 @@ def _run(
 def _unwrap(name: str, outputs: Any, out_dims: Any, size: int, level: int) -> Any:
     where = f"vmap({name}, ..., out_dims={out_dims})(<inputs>)"
     found = leaves(outputs)
-    given = tuple(out_dims) if isinstance(out_dims, list) else out_dims
-    single = isinstance(given, tuple) and len(given) == 1 and not is_node(outputs)
-    positions = spread(given[0] if single else given, outputs)
+    if any(dim is not None and not isinstance(dim, int) for dim in leaves(out_dims)):
+        raise ValueError(
+            f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python "
+            f"collection of ints representing where in the outputs the vmapped dimension should "
+            f"appear."
+        )
+    single = isinstance(out_dims, tuple) and len(out_dims) == 1 and not is_node(outputs)
+    positions = spread(out_dims[0] if single else out_dims, outputs)
     if positions is None:
         raise ValueError(
             f"{where}: out_dims is not compatible with the structure of `outputs`. "
-            f"out_dims has structure {_drawn(out_dims)} but outputs has structure "
-            f"{_drawn(outputs)}."
+            f"out_dims has structure {drawn(out_dims)} but outputs has structure "
+            f"{drawn(outputs)}."
         )
-    for position in positions:
-        if position is not None and not isinstance(position, int):
-            raise ValueError(
-                f"{where}: `out_dims` must be an int, None or a tuple of them that "
-                f"matches the outputs, got {position!r}."
-            )
     unwrapped = []
     for value, position in zip(found, positions):
         if not isinstance(value, Tensor):
@@ -190,13 +185,14 @@ def _unwrap(name: str, outputs: Any, out_dims: Any, size: int, level: int) -> An
         if position is None:
             if whole is not None:
                 raise ValueError(
-                    f"{where}: `{name}` can not return a BatchedTensor when out_dim is None"
+                    f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is "
+                    f"None"
                 )
             unwrapped.append(value)
             continue
         if whole is None:
             whole = value.expand((size, *value.shape))
-        unwrapped.append(whole.movedim(0, position))
+        unwrapped.append(whole.movedim(0, int(position)) if position else whole)
     return rebuild(outputs, unwrapped)
 
 
@@ -224,7 +220,7 @@ def _in_chunks(
             for dim, value in zip(dims, values)
         ]
         results.append(_run(func, name, dims, parts, args, kwargs, out_dims, length, randomness))
-    positions = spread(tuple(out_dims) if isinstance(out_dims, list) else out_dims, results[0])
+    positions = spread(out_dims, results[0])
     columns = zip(*map(leaves, results))
     joined = [
         column[0] if position is None else pb.cat(column, position)

@@ -91,9 +91,16 @@ def swapped(module, tensors, strict=False):
             if not isinstance(tensor, Tensor):
                 raise TypeError(f"{tensor} is not an instance of pullback.Tensor")
             where, _, name = path.rpartition(".")
+            if not name:
+                raise KeyError('tensor name can\'t be empty string ""')
             owner = modules.get(where)
             if owner is None:
                 owner = modules[where] = module.get_submodule(where)
+            if name in owner._modules:
+                raise TypeError(
+                    f"attribute `{name}`: {owner._modules[name]} is not an instance of "
+                    f"pullback.Tensor"
+                )
             table = _table_of(owner, name)
             before.append((table, name, table.get(name, _MISSING)))
             table[name] = tensor
