@@ -67,6 +67,10 @@ ALLOWED = {
         },
         "_interop": {*BELOW_OPS, "_c/interop", "_c/ops", "backend", "utils"},
         "signal": {"ops/creation"},
+        "array_api": {
+            *("_c/base", "_c/device", "_c/graph", "_c/interop"),
+            *("ops", "autograd", "backend", "utils", "."),
+        },
         "profiler": {"."},
         "_help": set(),
         "testing/references": set(),  # only NumPy: what an op computes is no part of its test

@@ -196,7 +196,17 @@ _overridable.wrap(
 
 
 _LATE = (
-    *("__future__", "amp", "cpu", "cuda", "func", "multiprocessing", "optim", "overrides"),
+    *(
+        "__future__",
+        "amp",
+        "array_api",
+        "cpu",
+        "cuda",
+        "func",
+        "multiprocessing",
+        "optim",
+        "overrides",
+    ),
     *("profiler", "safetensors", "serialization", "signal", "storage", "testing", "version"),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy as _copy
 import math
+from typing import Any
 
 from pullback._c.base import dtype as _dtype
 from pullback._c.base.state import is_grad_enabled
@@ -203,6 +204,49 @@ def tolist(self):
     return sequences.nested_list(self)
 
 
+# ---- the array API standard ----------------------------------------------------------------------
+
+VERSIONS = (None, "2021.12", "2022.12", "2023.12", "2024.12")
+_namespace: Any = None  # imported at the first call
+
+
+def array_namespace(self, *, api_version=None):
+    """Return the array API standard's functions on tensors: the module ``pullback.array_api``.
+
+    Raises: ValueError for a version of the standard that it does not have.
+
+    >>> import pullback
+    >>> xp = pullback.ones(2).__array_namespace__()
+    >>> xp.__array_api_version__
+    '2024.12'
+    """
+    global _namespace
+    if api_version not in VERSIONS:
+        raise ValueError(
+            f"pullback has the array API of the versions 2021.12 to 2024.12, not {api_version!r}"
+        )
+    if _namespace is None:
+        import pullback
+
+        _namespace = pullback.array_api
+    return _namespace
+
+
+def to_device(self, device, /, *, stream=None):
+    """Return the tensor in the memory of a device; the tensor itself where it is there already.
+
+    ``stream``: DLPack's number of the stream that waits for the copy.
+
+    >>> import pullback
+    >>> pullback.ones(1).to_device("meta").device
+    device(type='meta')
+    """
+    moved = self.to(device)
+    if stream is not None:
+        dlpack.wait_for(moved, stream)
+    return moved
+
+
 # ---- copies --------------------------------------------------------------------------------------
 
 
@@ -335,6 +379,8 @@ def install():
         "__array_priority__": 1000,
         "__array_wrap__": array_wrap,
         "__buffer__": buffer,
+        "__array_namespace__": array_namespace,
+        "to_device": to_device,
         "__dlpack__": dlpack.lend,
         "__dlpack_device__": dlpack.lent_device,
     }.items():

@@ -89,6 +89,16 @@ def _wait(tensor, pair, stream):
         wait_stream(where, LEGACY_STREAM if stream is None else stream, current_stream(where))
 
 
+def wait_for(tensor, stream):
+    """Let a stream, by DLPack's number, wait for the work that a tensor is the result of.
+
+    Raises: AssertionError for a stream on the host; BufferError for a number that is none.
+    """
+    if type(stream) is not int:
+        raise TypeError("stream must be ``int`` or ``none``")
+    _wait(tensor, dlpack.device_pair(tensor), stream)
+
+
 def lent_device(self):
     """Return DLPack's (device type, index) of the tensor; ``Tensor.__dlpack_device__``."""
     kind, index = dlpack.device_pair(self)
