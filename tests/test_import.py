@@ -58,7 +58,7 @@ def test_import_loads_no_plugin(run_python):
 
 
 def test_import_leaves_modules_and_optimizers_for_their_first_use(run_python):
-    late = {"pullback.nn.modules", "pullback.optim", "pullback.func"}
+    late = {"pullback.nn.modules", "pullback.optim", "pullback.func", "pullback.array_api"}
     code = f"import sys, pullback; print(sorted({late!r} & set(sys.modules))); pullback.optim.SGD"
     assert succeed(run_python(code)) == "[]"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pullback._c.base import dtype as _dtype
 from pullback._c.graph.tensor import Tensor
-from pullback._c.interop.standard_function import StandardFunction
+from pullback._c.interop.standard_function import StandardFunction, share_dtype
 from pullback.ops import ops
 
 ALL_KINDS = "buifc"
@@ -29,18 +29,14 @@ def standard(
     tensors: int = 1,
     kinds: str = ALL_KINDS,
     without: Sequence[str] = (),
-    numbers: bool = False,
-    axis: bool = False,
-    axes: bool = False,
+    **flags: bool,
 ) -> Callable:
     """Return a decorator: calls that the op answers as the standard says go to the op.
 
-    ``kinds``: of the dtypes for which it does, ``without`` some; ``numbers``: one of two operands
-    may be a number; ``axis`` and ``axes``: it takes an axis, or several, and ``keepdims``, as its
-    second and third argument.
+    ``kinds``: of the dtypes for which it does, ``without`` some. ``flags``: of StandardFunction.
     """
     dtypes = [d for d in _dtype.ALL if d.kind in kinds and d.name not in without]
-    return lambda function: StandardFunction(op, function, tensors, dtypes, numbers, axis, axes)
+    return lambda function: StandardFunction(op, function, tensors, dtypes, **flags)
 
 
 def as_operand(value: Any) -> Any:
@@ -95,6 +91,8 @@ def joined_dtype(*values: Any) -> Any:
 
 def promoted(*values: Any) -> list[Any]:
     """Return tensors and numbers as tensors of the dtype that they promote to."""
+    if share_dtype(values):
+        return list(values)
     values = tuple(map(as_operand, values))
     dtype = joined_dtype(*values)
     device = next(value.device for value in values if isinstance(value, Tensor))

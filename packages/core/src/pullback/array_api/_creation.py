@@ -38,6 +38,8 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
     tensor([1, 3, 5])
     """
     if stop is None:
+        if dtype is device is None and step == 1 and start >= 0:
+            return ops.arange(start)
         start, stop = 0, start
     if step == 0:
         raise ValueError("arange(): step must not be 0")
@@ -57,6 +59,8 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
     >>> xp.asarray([[1, 2]], dtype=xp.float64)
     tensor([[1., 2.]], dtype=pullback.float64)
     """
+    if type(obj) is Tensor and dtype is device is None and not copy:
+        return obj
     return _asarray(obj, dtype=dtype, device=device, copy=copy)
 
 
@@ -67,6 +71,8 @@ def empty(shape, *, dtype=None, device=None):
     >>> xp.empty((2, 3)).shape
     pullback.Size([2, 3])
     """
+    if dtype is device is None:
+        return ops.empty(shape)
     return ops.empty(shape, dtype=dtype, device=device)
 
 
@@ -77,6 +83,8 @@ def empty_like(x, /, *, dtype=None, device=None):
     >>> xp.empty_like(xp.ones(3), dtype=xp.int8).dtype
     pullback.int8
     """
+    if dtype is device is None:
+        return ops.empty_like(x)
     return ops.empty_like(x, dtype=dtype, device=device)
 
 
@@ -120,9 +128,10 @@ def full(shape, fill_value, *, dtype=None, device=None):
     """
     sizes = (shape,) if isinstance(shape, int) else shape
     if isinstance(fill_value, Tensor):
-        return _full_of(
-            ops.empty(sizes, dtype=dtype or fill_value.dtype, device=device), fill_value
-        )
+        made = ops.empty(sizes, dtype=dtype or fill_value.dtype, device=device)
+        return made.copy_(fill_value)
+    if dtype is device is None:
+        return ops.full(sizes, fill_value)
     return ops.full(sizes, fill_value, dtype=dtype, device=device)
 
 
@@ -134,12 +143,10 @@ def full_like(x, /, fill_value, *, dtype=None, device=None):
     tensor([7., 7.])
     """
     if isinstance(fill_value, Tensor):
-        return _full_of(ops.empty_like(x, dtype=dtype, device=device), fill_value)
+        return ops.empty_like(x, dtype=dtype, device=device).copy_(fill_value)
+    if dtype is device is None:
+        return ops.full_like(x, fill_value)
     return ops.full_like(x, fill_value, dtype=dtype, device=device)
-
-
-def _full_of(made: Tensor, value: Tensor) -> Tensor:
-    return made.copy_(value)
 
 
 def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
@@ -151,6 +158,8 @@ def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
     >>> xp.linspace(0, 1, 4, endpoint=False)
     tensor([0.0000, 0.2500, 0.5000, 0.7500])
     """
+    if endpoint and dtype is device is None:
+        return ops.linspace(start, stop, num)
     if endpoint:
         return ops.linspace(start, stop, num, dtype=dtype, device=device)
     return ops.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]
@@ -180,6 +189,8 @@ def ones(shape, *, dtype=None, device=None):
     >>> xp.ones(2)
     tensor([1., 1.])
     """
+    if dtype is device is None:
+        return ops.ones(shape)
     return ops.ones(shape, dtype=dtype, device=device)
 
 
@@ -190,6 +201,8 @@ def ones_like(x, /, *, dtype=None, device=None):
     >>> xp.ones_like(xp.arange(2))
     tensor([1, 1])
     """
+    if dtype is device is None:
+        return ops.ones_like(x)
     return ops.ones_like(x, dtype=dtype, device=device)
 
 
@@ -222,6 +235,8 @@ def zeros(shape, *, dtype=None, device=None):
     >>> xp.zeros((2,), dtype=xp.bool)
     tensor([False, False])
     """
+    if dtype is device is None:
+        return ops.zeros(shape)
     return ops.zeros(shape, dtype=dtype, device=device)
 
 
@@ -232,4 +247,6 @@ def zeros_like(x, /, *, dtype=None, device=None):
     >>> xp.zeros_like(xp.ones(2))
     tensor([0., 0.])
     """
+    if dtype is device is None:
+        return ops.zeros_like(x)
     return ops.zeros_like(x, dtype=dtype, device=device)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pullback._c.graph.tensor import Tensor
 from pullback.array_api._calls import as_operand, promoted, standard
-from pullback.autograd.grad_mode import no_grad
 from pullback.ops import ops
 
 # Ops that do what the standard says: the function is the op.
@@ -89,8 +88,9 @@ def _keeps_infinities(x1, x2):
 
     The op gives NaN for an infinite dividend and -1 for negative numbers over infinity, as Python.
     """
-    out = ops.floor_divide(x1, x2)
-    return ops.where(ops.isinf(x1) | ops.isinf(x2), ops.floor(ops.div(x1, x2)), out)
+    infinite = ops.add(ops.sub(x1, x1), ops.sub(x2, x2))  # NaN where an operand is not finite
+    limit = ops.floor(ops.div(x1, x2))
+    return ops.where(ops.ne(infinite, infinite), limit, ops.floor_divide(x1, x2))
 
 
 @standard(ops.floor_divide, 2, kinds="bui", numbers=True)
@@ -120,8 +120,8 @@ def remainder(x1, x2, /):
     x1, x2 = promoted(x1, x2)
     out = ops.remainder(x1, x2)
     if x1.dtype.kind == "f":
-        with no_grad():  # the derivative is the op's: only the signs of zeros change
-            ops.copysign_(out, x2)
+        memory = out.detach()  # only signs of zeros change, and no derivative
+        ops.mul_(ops.abs_(memory), ops.sgn(x2.detach()))
     return out
 
 
@@ -149,6 +149,7 @@ def sign(x, /):
     return ops.where(ops.isnan(x), x.detach(), ops.sgn(x)) if x.dtype.kind in "fc" else ops.sgn(x)
 
 
+@standard(ops.clamp, kinds="uif", alone=False, bounds=True)
 def clip(x, /, min=None, max=None):
     """Return ``x`` with elements below ``min`` or above ``max`` replaced, in the dtype of ``x``.
 
@@ -158,11 +159,8 @@ def clip(x, /, min=None, max=None):
     >>> xp.clip(xp.asarray([1, 2, 3]), 2, None)
     tensor([2, 2, 3])
     """
-    for bound in (min, max):
-        if bound is not None and type(bound) is not int:
-            break
-    else:
-        return ops.clone(x) if min is None and max is None else ops.clamp(x, min, max)
+    if min is max is None:
+        return ops.clone(x)
     cast, *bounds = promoted(x, *(bound for bound in (min, max) if bound is not None))
     lower = None if min is None else bounds[0]
     upper = None if max is None else bounds[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pullback._c.graph.tensor import Tensor
 from pullback._methods import broadcast_shapes
-from pullback.array_api._calls import BY_NAME, axes_of, flat, one_axis, promoted
+from pullback.array_api._calls import BY_NAME, axes_of, flat, promoted, share_dtype, standard
 from pullback.ops import ops
 
 __all__ = [
@@ -47,12 +47,15 @@ def concat(arrays, /, *, axis=0):
     >>> xp.concat([xp.ones(1), xp.zeros(1)])
     tensor([1., 0.])
     """
+    if axis is not None and share_dtype(arrays):
+        return ops.cat(arrays, axis)
     joined = promoted(*arrays)
     if axis is None:
         return ops.cat([flat(x) for x in joined])
-    return ops.cat(joined, one_axis(axis, joined[0].ndim))
+    return ops.cat(joined, axis)
 
 
+@standard(ops.unsqueeze, axis=True, alone=False)
 def expand_dims(x, /, axis=0):
     """Return a view with dims of size 1 inserted at the axes, which count those of the result.
 
@@ -69,6 +72,7 @@ def expand_dims(x, /, axis=0):
     return ops.unsqueeze(x, axis)
 
 
+@standard(ops.flip, axis=True, axes=True, alone=False)
 def flip(x, /, *, axis=None):
     """Return ``x`` with the order of elements reversed along axes, by default along all.
 
@@ -141,6 +145,8 @@ def squeeze(x, /, axis):
     >>> xp.squeeze(xp.ones((1, 2)), 0).shape
     pullback.Size([2])
     """
+    if type(axis) is int and x.size(axis) == 1:
+        return ops.squeeze(x, axis)
     axes = axes_of(axis, x.ndim)
     for one in axes:
         if x.shape[one] != 1:
@@ -156,7 +162,7 @@ def stack(arrays, /, *, axis=0):
     tensor([[1., 0.],
             [1., 0.]])
     """
-    return ops.stack(promoted(*arrays), axis)
+    return ops.stack(arrays if share_dtype(arrays) else promoted(*arrays), axis)
 
 
 def tile(x, repetitions, /):
@@ -169,6 +175,7 @@ def tile(x, repetitions, /):
     return ops.tile(x, repetitions)
 
 
+@standard(ops.unbind, axis=True)
 def unstack(x, /, *, axis=0):
     """Return the parts of ``x`` along an axis, as a tuple of tensors without it.
 

@@ -100,11 +100,11 @@ def count_nonzero(x, /, *, axis=None, keepdims=False):
 
 
 def _std(x, axes, keepdims, correction):
-    return ops.std(x, axes, keepdim=keepdims, correction=correction)
+    return ops.std(x, axes, None, keepdims, correction=correction)
 
 
 def _var(x, axes, keepdims, correction):
-    return ops.var(x, axes, keepdim=keepdims, correction=correction)
+    return ops.var(x, axes, None, keepdims, correction=correction)
 
 
 def _cumulative(op, x, axis, dtype, include_initial, initial):
@@ -115,7 +115,8 @@ def _cumulative(op, x, axis, dtype, include_initial, initial):
             )
         axis = 0
     axis = one_axis(axis, x.ndim)
-    out = op(x, axis, dtype=_sum_dtype(x, dtype))
+    dtype = _sum_dtype(x, dtype)
+    out = op(x, axis) if dtype is None else op(x, axis, dtype=dtype)
     if not include_initial:
         return out
     sizes = list(x.shape)
@@ -124,6 +125,7 @@ def _cumulative(op, x, axis, dtype, include_initial, initial):
     return ops.cat([first, out], axis)
 
 
+@standard(ops.cumprod, kinds=INTEGERS + "fc", axis=True, alone=False)
 def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
     """Return the product of the elements up to each one, along an axis.
 
@@ -137,6 +139,7 @@ def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
     return _cumulative(ops.cumprod, x, axis, dtype, include_initial, 1)
 
 
+@standard(ops.cumsum, kinds=INTEGERS + "fc", axis=True, alone=False)
 def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
     """Return the sum of the elements up to each one, along an axis.
 

@@ -23,6 +23,7 @@ __all__ = [
     "where",
 ]
 
+INT64 = BY_NAME["int64"]
 UniqueAllResult = namedtuple(
     "UniqueAllResult", ("values", "indices", "inverse_indices", "counts"), module=__name__
 )
@@ -82,7 +83,7 @@ def searchsorted(x1, x2, /, *, side="left", sorter=None):
     """
     x1, x2 = promoted(x1, x2)
     if sorter is not None:
-        sorter = sorter.to(BY_NAME["int64"])
+        sorter = sorter.to(INT64)
     return ops.searchsorted(x1, x2, side=side, sorter=sorter)
 
 
@@ -128,8 +129,10 @@ def take(x, indices, /, *, axis=None):
                 f"axis is required for a tensor of {x.ndim} dimensions, which is not 1"
             )
         axis = 0
-    if indices.dtype.itemsize < 4 or indices.dtype.kind == "u":  # bytes would be a mask
-        indices = indices.to(BY_NAME["int64"])
+    if indices.dtype is not INT64:  # bytes would be a mask
+        indices = indices.to(INT64)
+    if axis == 0:
+        return x[indices]
     return x[(slice(None),) * one_axis(axis, x.ndim) + (indices,)]
 
 
@@ -144,7 +147,7 @@ def take_along_axis(x, indices, /, *, axis=-1):
     tensor([[1, 3],
             [2, 5]])
     """
-    indices = indices.to(BY_NAME["int64"])
+    indices = indices.to(INT64)
     indices = ops.where(ops.lt(indices, 0), ops.add(indices, x.shape[axis]), indices)
     return ops.take_along_dim(x, indices, axis)
 
@@ -177,7 +180,7 @@ def _groups(x):
 
 
 def _counts(starts, total):
-    end = ops.full((1,), total, dtype=BY_NAME["int64"], device=starts.device)
+    end = ops.full((1,), total, dtype=INT64, device=starts.device)
     return ops.diff(ops.cat([starts, end])) if total else starts
 
 

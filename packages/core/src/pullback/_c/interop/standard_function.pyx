@@ -12,11 +12,12 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport uint32_t
 
+from pullback._c.base.dtype cimport CATEGORY_FLOATING, dtype_category
 from pullback._c.graph.tensor cimport Tensor
 
 import inspect
 
-__all__ = ["StandardFunction"]
+__all__ = ["StandardFunction", "share_dtype"]
 
 cdef extern from *:
     """
@@ -62,6 +63,40 @@ cdef inline bint is_supported(StandardFunction function, PyObject *const *args) 
         function.dtypes & (<uint32_t>1 << (<Tensor>first).dtype)) != 0
 
 
+cdef bint are_bounds(PyObject *const *args, Py_ssize_t count) noexcept:
+    """True for a tensor and bounds that do not change its dtype: numbers or tensors, or None.
+
+    The op takes no number beside a tensor, and no bounds that are all None.
+    """
+    cdef Py_ssize_t i
+    cdef int numbers = 0, tensors = 0
+    cdef int dtype = (<Tensor>args[0]).dtype
+    for i in range(1, count):
+        if PyLong_CheckExact(<object>args[i]) or (
+                PyFloat_CheckExact(<object>args[i]) and dtype_category[dtype] >= CATEGORY_FLOATING):
+            numbers += 1
+        elif type(<object>args[i]) is Tensor and (<Tensor>args[i]).dtype == dtype:
+            tensors += 1
+        elif <object>args[i] is not None:
+            return False
+    return (numbers == 0) != (tensors == 0)
+
+
+def share_dtype(values):
+    """Return True if all items of a list or tuple are tensors, not of subclasses, of one dtype."""
+    cdef Tensor first = None
+    if type(values) is not list and type(values) is not tuple:
+        return False
+    for value in values:
+        if type(value) is not Tensor:
+            return False
+        if first is None:
+            first = <Tensor>value
+        elif (<Tensor>value).dtype != first.dtype:
+            return False
+    return first is not None
+
+
 cdef inline bint is_reduction(StandardFunction function, PyObject *const *args,
                               PyObject *names) noexcept:
     """True for the keywords `axis` and `keepdims`, in this order, with values that the op takes."""
@@ -77,12 +112,16 @@ cdef inline bint is_reduction(StandardFunction function, PyObject *const *args,
 
 cdef object call_standard(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names):
     cdef StandardFunction function = <StandardFunction>self
-    if PyVectorcall_NARGS(nargsf) == function.tensors and is_supported(function, args):
-        if names == NULL:
+    cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
+    if count == function.tensors and is_supported(function, args):
+        if names == NULL and function.alone:
             return PyObject_Vectorcall(function.op, args, nargsf, NULL)
-        if function.axis and is_reduction(function, args, names):
+        if names != NULL and function.axis and is_reduction(function, args, names):
             return PyObject_Vectorcall(
                 function.op, args, 1 + PyTuple_GET_SIZE(<object>names), NULL)
+    elif function.bounds and names == NULL and 1 < count <= 3 and is_supported(function, args) and (
+            are_bounds(args, count)):
+        return PyObject_Vectorcall(function.op, args, nargsf, NULL)
     return PyObject_Vectorcall(function.__wrapped__, args, nargsf, names)
 
 
@@ -105,14 +144,17 @@ cdef class StandardFunction:
     cdef bint numbers
     cdef bint axis
     cdef bint axes
+    cdef bint alone
+    cdef bint bounds
     cdef uint32_t dtypes
     cdef dict __dict__
 
     def __init__(self, op, function, int tensors, dtypes, bint numbers=False, bint axis=False,
-                 bint axes=False):
+                 bint axes=False, bint alone=True, bint bounds=False):
         self.vectorcall = <void *>call_standard
         self.op, self.__wrapped__, self.tensors = op, function, tensors
-        self.numbers, self.axis, self.axes, self.dtypes = numbers, axis, axes, 0
+        self.numbers, self.axis, self.axes, self.alone = numbers, axis, axes, alone
+        self.bounds, self.dtypes = bounds, 0
         for dtype in dtypes:
             self.dtypes |= <uint32_t>1 << <int>dtype.code
         self.__doc__ = function.__doc__
