@@ -120,8 +120,9 @@ def _shared_array(data):
 
 
 def _is_array(data):
+    """Return True for NumPy's arrays, and for its numbers, whose buffer is no sequence."""
     numpy = sys.modules.get("numpy")  # there are no arrays before NumPy is imported
-    return numpy is not None and isinstance(data, numpy.ndarray)
+    return numpy is not None and isinstance(data, (numpy.ndarray, numpy.generic))
 
 
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):

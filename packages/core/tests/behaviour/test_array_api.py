@@ -111,6 +111,22 @@ def test_asarray_reshape_and_from_dlpack_copy_as_asked(copy, shares):
     assert (found[0, 0].item() == 5) == shares
 
 
+def test_asarray_of_numpy_numbers_and_read_only_arrays():
+    """The buffer of a NumPy number holds one element, whatever the default dtype."""
+    for make in (xp.asarray, pb.asarray):
+        for number in (np.float64(2.5), np.int8(3), np.complex64(1j), np.bool_(True)):
+            found = make(number)
+            assert found.dtype.name == number.dtype.name
+            assert found.shape == ()
+            assert found.item() == number.item()
+    array = np.zeros(2)
+    array.flags.writeable = False
+    copied = xp.asarray(array)
+    copied += 1
+    assert array.tolist() == [0, 0]
+    assert not xp.asarray(array, copy=False).numpy().flags.writeable
+
+
 def test_copy_false_refuses_a_copy():
     with pytest.raises(ValueError, match="needs a copy"):
         xp.reshape(xp.zeros((2, 3)).mT, (6,), copy=False)
@@ -255,6 +271,14 @@ def test_creation_functions_take_what_torch_refuses():
     assert xp.full(2, True).dtype is xp.bool
     assert xp.full((), 1j).dtype is xp.complex64
     same(xp.full(2, xp.asarray(7, dtype=xp.int8)), np.full(2, 7, "int8"))
+
+
+def test_calls_of_scikit_learn_that_the_standard_has_otherwise():
+    x = xp.asarray([1, 4, 9])
+    same(xp.diff(x, 2), np.array([2]))
+    same(xp.where(x > 3)[0], np.array([1, 2]))
+    with pytest.raises(TypeError, match="given together"):
+        xp.where(x > 3, x)
 
 
 def test_indices_may_be_negative_and_small():

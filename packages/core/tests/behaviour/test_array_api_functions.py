@@ -463,6 +463,7 @@ def signature_of(function):
 
 
 # Strict has its own objects as defaults, or those of a later version of the standard.
+LENIENT = ("diff", "where")  # they also take calls that scikit-learn makes
 OTHER_DEFAULTS = ("expand_dims", "from_dlpack", "astype")
 
 
@@ -485,7 +486,7 @@ def test_signatures_as_strict(module):
                 if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
             ]  # fmt: skip
             assert len(positional) <= len(function.arg_names)
-        else:
+        elif name not in LENIENT:
             expected = signature_of(getattr(theirs, name))
             found = signature_of(function)
             names = [

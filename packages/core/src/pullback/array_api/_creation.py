@@ -51,8 +51,8 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
 def asarray(obj, /, *, dtype=None, device=None, copy=None):
     """Return an object as a tensor: numbers, nested sequences, arrays, buffers.
 
-    ``copy``: True always copies, False never, None where dtype, device or layout need it. A tensor
-    keeps its history.
+    ``copy``: True always copies, False never, None where dtype, device or layout need it, or
+    memory is read-only. A tensor keeps its history.
     Raises: ValueError when ``copy=False`` and a copy is needed.
 
     >>> import pullback.array_api as xp
@@ -61,6 +61,8 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
     """
     if type(obj) is Tensor and dtype is device is None and not copy:
         return obj
+    if copy is None and hasattr(obj, "flags") and not getattr(obj.flags, "writeable", True):
+        copy = True
     return _asarray(obj, dtype=dtype, device=device, copy=copy)
 
 

@@ -153,9 +153,10 @@ def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
     return _cumulative(ops.cumsum, x, axis, dtype, include_initial, 0)
 
 
-def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
+def diff(x, /, n=1, *, axis=-1, prepend=None, append=None):
     """Return the differences of neighbours along an axis, ``n`` times.
 
+    scikit-learn gives ``n`` as the second argument, the standard only by its name.
     ``prepend``, ``append``: tensors joined to ``x`` first.
 
     >>> import pullback.array_api as xp

@@ -98,13 +98,21 @@ def sort(x, /, *, axis=-1, descending=False, stable=True):
 
 
 @standard(ops.where, 3)
-def where(condition, x1, x2, /):
+def where(condition, x1=None, x2=None, /):
     """Return ``x1`` where the condition is true and ``x2`` elsewhere, in their common dtype.
+
+    scikit-learn gives a condition alone, for which the result is that of ``nonzero``; the standard
+    requires all three.
+    Raises: TypeError when one of ``x1`` and ``x2`` is missing.
 
     >>> import pullback.array_api as xp
     >>> xp.where(xp.asarray([True, False]), xp.ones(2), 0.)
     tensor([1., 0.])
     """
+    if x1 is x2 is None:
+        return nonzero(condition)
+    if x1 is None or x2 is None:
+        raise TypeError("where(): x1 and x2 are given together")
     if isinstance(x1, Tensor) or isinstance(x2, Tensor):
         x1, x2 = promoted(x1, x2)
     return ops.where(condition, x1, x2)
