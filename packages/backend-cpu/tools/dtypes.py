@@ -78,24 +78,52 @@ ALL = (
     DType("c64", "PB_C64", "complex", "c64", "c64", 8),
     DType("c128", "PB_C128", "complex", "c128", "c128", 16),
 )
+# Optional types, which few kernels have: others run on the signed type of their size.
+OPTIONAL = (
+    DType("u16", "PB_U16", "wide_uint", "uint16_t", "uint16_t", 2),
+    DType("u32", "PB_U32", "wide_uint", "uint32_t", "uint32_t", 4),
+    DType("u64", "PB_U64", "wide_uint", "uint64_t", "uint64_t", 8),
+)
 # Bytes of an element, and a C type of that size, for kernels that only move elements.
 SIZES = ((1, "uint8_t"), (2, "uint16_t"), (4, "uint32_t"), (8, "uint64_t"), (16, "c128"))
-BY_NAME = {dtype.name: dtype for dtype in ALL}
+BY_NAME = {dtype.name: dtype for dtype in ALL + OPTIONAL}
 
 BOOL = ("bool",)
 INTEGRAL = ("uint", "int")
+WIDE_UINT = ("wide_uint",)
 FLOATING = ("half", "real")
 COMPLEX = ("complex",)
 
 
 def of_kinds(*kinds: str) -> list[DType]:
     """Return the types of these kinds, in the order of their ids."""
-    return [dtype for dtype in ALL if dtype.kind in kinds]
+    return [dtype for dtype in ALL + OPTIONAL if dtype.kind in kinds]
 
 
 def mask_of(types: list[DType]) -> str:
     """Return the dtype mask that a kernel for these types is registered with."""
-    return hex(sum(1 << ALL.index(dtype) for dtype in types))
+    return hex(sum(1 << (ALL + OPTIONAL).index(dtype) for dtype in types))
+
+
+def cast(source: DType, target: DType) -> str:
+    """Return the expression that turns the loaded element x of one type into one of another."""
+    if target.kind == "bool":
+        return "x.real != 0 or x.imag != 0" if source.kind == "complex" else "x != 0"
+    if target.kind == "complex":
+        real, imag = ("x.real", "x.imag") if source.kind == "complex" else ("x", "0")
+        part = target.real.storage
+        return f"make_{target.name}(<{part}>{real}, <{part}>{imag})"
+    value = "x.real" if source.kind == "complex" else "x"
+    if target.name == "u8" and source.kind in ("half", "real", "complex"):
+        return f"<uint8_t><int64_t>{value}"  # -1.0 becomes 255
+    if target.kind == "wide_uint" and source.kind in ("half", "real", "complex"):
+        wrapped = f"<{target.storage}><int64_t>{value}"
+        return f"{wrapped} if {value} < {2**63}.0 else <uint64_t>{value}" if target.itemsize == 8 else wrapped
+    if target.kind in ("uint", "int") and target.itemsize < 4:
+        return f"<{target.storage}><int32_t>{value}"
+    if target.kind == "half":
+        return target.store(f"<float>{value}")
+    return f"<{target.storage}>{value}"
 
 
 # Tables of an operation's expressions: one for each kind of element type.

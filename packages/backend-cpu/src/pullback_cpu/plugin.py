@@ -5,7 +5,7 @@ from __future__ import annotations
 from pullback.backend import hookimpl
 from pullback.backend.threads import default_threads
 from pullback_cpu import __version__
-from pullback_cpu.kernels import KERNELS, TAKES_CONJ
+from pullback_cpu.kernels import KERNELS, OPTIONAL, TAKES_CONJ
 from pullback_cpu.runtime import blas_loader, threadpools
 from pullback_cpu.runtime.allocator import BACKEND
 from pullback_cpu.runtime.threads import set_num_threads
@@ -25,6 +25,8 @@ def pullback_register_kernels(table, device: str) -> None:
     if device == DEVICE:
         for primitive, (mask, kernel) in KERNELS.items():
             table.add(primitive, mask, kernel, conj=primitive in TAKES_CONJ)
+        for primitive, (mask, kernel) in OPTIONAL.items():
+            table.add(primitive, mask, kernel)
 
 
 @hookimpl

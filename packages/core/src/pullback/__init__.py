@@ -146,7 +146,7 @@ half, float, double = _named["float16"], _named["float32"], _named["float64"]  #
 short, int, long = _named["int16"], _named["int32"], _named["int64"]
 legacy_contiguous_format = contiguous_format
 globals().update(_LAYOUTS)
-cfloat, cdouble = _named["complex64"], _named["complex128"]
+chalf, cfloat, cdouble = _named["complex32"], _named["complex64"], _named["complex128"]
 
 _bind_table(
     {

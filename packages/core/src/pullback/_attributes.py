@@ -278,6 +278,7 @@ def _apply(name, self, others, function):
     ]
     convert, dtype = {
         "b": (builtins.bool, "bool"),
+        "u": (builtins.int, "uint64" if self.dtype.name == "uint64" else "int64"),
         "f": (builtins.float, "float64"),
         "c": (complex, "complex128"),
     }.get(self.dtype.kind, (builtins.int, "int64"))

@@ -204,10 +204,10 @@ def set_warn_always(mode):
     """
     if not isinstance(mode, builtins.bool):
         raise RuntimeError(f"set_warn_always expects a bool, but got {type(mode).__name__}")
-    from pullback._c.dispatch import launch
+    from pullback._c.dispatch import fallback
 
     _settings.warn_always = mode
-    launch.set_warn_always(mode)
+    fallback.set_warn_always(mode)
 
 
 # ---- memory --------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ _SHORT = {
     "byte": "uint8",
     "char": "int8",
     "bfloat16": "bfloat16",
+    "chalf": "complex32",
     "cfloat": "complex64",
     "cdouble": "complex128",
 }
@@ -408,7 +409,7 @@ def storage_type(self):
     """
     from pullback.storage.typed import legacy_class
 
-    return legacy_class(self.dtype)
+    return legacy_class(self.dtype)  # None for dtypes that have no such class
 
 
 def is_shared(self):

@@ -34,6 +34,9 @@ _DTYPES = {
     "F32": "float32",
     "F64": "float64",
     "C64": "complex64",
+    "U16": "uint16",
+    "U32": "uint32",
+    "U64": "uint64",
 }
 _ADVICE = "More information at https://huggingface.co/docs/safetensors/torch_shared_tensors"
 

@@ -25,8 +25,11 @@ def load_modules() -> Iterator[ModuleType]:
 
 #: The kernel of each primitive, and the dtypes it is good for.
 KERNELS: dict[str, tuple[int, object]] = {}
+#: Kernels of other dtypes for some of them: uint16, uint32 and uint64.
+OPTIONAL: dict[str, tuple[int, object]] = {}
 #: Primitives whose kernels take conjugates as they are stored.
 TAKES_CONJ: set[str] = set()
 for _module in load_modules():
     KERNELS.update(getattr(_module, "KERNELS", {}))
+    OPTIONAL.update(getattr(_module, "OPTIONAL", {}))
     TAKES_CONJ.update(getattr(_module, "TAKES_CONJ", ()))

@@ -26,6 +26,9 @@ _KINDS = {
     "float64": "<f8",
     "complex64": "<c8",
     "complex128": "<c16",
+    "uint16": "<u2",
+    "uint32": "<u4",
+    "uint64": "<u8",
 }
 _DTYPES = {kind: found for found in _dtype.ALL if (kind := _KINDS.get(found.name))}
 

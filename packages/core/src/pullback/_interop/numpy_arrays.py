@@ -51,18 +51,8 @@ def copy_array(array, dtype, device):
 
 
 def _regular(array):
-    """Copy an array to native, aligned, row-major memory; missing dtypes become wider ones."""
-    import numpy
-
-    wider = {
-        "uint16": "int32",
-        "uint32": "int64",
-        "uint64": "int64",
-        "longdouble": "float64",
-        "clongdouble": "complex128",
-    }.get(array.dtype.name)
-    if wider == "int64" and array.size and array.max() > numpy.iinfo("int64").max:
-        raise RuntimeError("Overflow when unpacking long: a uint64 array holds more than 2**63 - 1")
+    """Copy an array to native, aligned, row-major memory; missing dtypes become others."""
+    wider = {"longdouble": "float64", "clongdouble": "complex128"}.get(array.dtype.name)
     return array.astype(wider or array.dtype.newbyteorder("="), order="C")
 
 
@@ -125,6 +115,8 @@ def as_array(tensor):
             f"can't convert {tensor.device} device type tensor to numpy. Use "
             f"Tensor.cpu() to copy the tensor to host memory first."
         )
+    if tensor.dtype.name == "complex32":
+        raise TypeError("Got unsupported ScalarType ComplexHalf")
     if tensor.dtype.name == "bfloat16":
         from ml_dtypes import bfloat16
 
@@ -182,7 +174,7 @@ def array_interface(self):
     if (
         self.requires_grad
         or not arrays.is_host(self)
-        or self.dtype.name == "bfloat16"
+        or self.dtype.name in ("bfloat16", "complex32")
         or self.is_conj()
         or self.is_neg()
     ):

@@ -15,6 +15,7 @@ from functools import partial
 from importlib import import_module
 
 from pullback._c.device import device as _device
+from pullback.backend import masks
 from pullback.backend.threads import requested_threads
 from pullback.ops.table.primitives import PRIMITIVE_IDS
 
@@ -78,10 +79,10 @@ class KernelTable:
         """
         if primitive not in PRIMITIVE_IDS:
             raise ValueError(f"backend {self.device!r}: there is no primitive named {primitive!r}")
-        if not isinstance(mask, int) or not 0 < mask <= 0xFFF:
+        if not isinstance(mask, int) or not 0 < mask <= masks.ALL | masks.OPTIONAL:
             raise ValueError(
                 f"backend {self.device!r}: {primitive!r} needs a mask of dtypes between 1 "
-                f"and 0xFFF, got {mask!r}"
+                f"and {masks.ALL | masks.OPTIONAL:#X}, got {mask!r}"
             )
         _device.install_kernel(self.device, PRIMITIVE_IDS[primitive], mask, kernel, conj)
 

@@ -20,6 +20,7 @@ from pullback.storage.untyped import UntypedStorage
 from pullback.utils.hooks import warn_if_has_hooks
 
 _TENSOR = TorchName("torch._utils", "_rebuild_tensor_v2")
+_TENSOR_OF_DTYPE = TorchName("torch._utils", "_rebuild_tensor_v3")
 _META = TorchName("torch._utils", "_rebuild_meta_tensor_no_storage")
 _PARAMETER = TorchName("torch._utils", "_rebuild_parameter")
 _PARAMETER_WITH_STATE = TorchName("torch._utils", "_rebuild_parameter_with_state")
@@ -54,6 +55,8 @@ class SavedStorages:
         Raises: RuntimeError for a second dtype of the same memory, which torch cannot load.
         """
         elements = dtype or _BYTES
+        if legacy_class(elements) is None:
+            raise KeyError(f"dtype {elements} is not recognized")
         if storage.nbytes() and self.dtypes.setdefault(storage._cdata, elements) != elements:
             raise RuntimeError(
                 "Cannot save multiple tensors or storages that view the same data as different "
@@ -91,12 +94,15 @@ def _reduce_plain(tensor):
     size, stride = tuple(tensor.shape), tensor.stride()
     if tensor.device.type == "meta":
         return _META, (tensor.dtype, size, stride, tensor.requires_grad)
+    legacy = legacy_class(tensor.dtype) is not None
+    storage = StorageOfTensor(tensor) if legacy else tensor.untyped_storage()
     args: tuple = (
-        *(StorageOfTensor(tensor), tensor.storage_offset(), size, stride),
+        *(storage, tensor.storage_offset(), size, stride),
         *(tensor.requires_grad, collections.OrderedDict()),
+        *(() if legacy else (tensor.dtype,)),
     )
     lazy = lazy_bits(tensor)
-    return _TENSOR, ((*args, lazy) if lazy else args)
+    return _TENSOR if legacy else _TENSOR_OF_DTYPE, ((*args, lazy) if lazy else args)
 
 
 class _Reducers(dict):

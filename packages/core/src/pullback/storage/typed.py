@@ -11,6 +11,7 @@ from pullback._c.base.dtype import ALL, get_default_dtype
 from pullback._c.device.device import device as _device
 from pullback._c.interop.arrays import host_device
 from pullback._c.interop.storages import storage_of
+from pullback.ops.rules.dtypes import type_name
 from pullback.storage.common import StorageMethods, is_storage
 from pullback.storage.untyped import UntypedStorage
 
@@ -315,8 +316,8 @@ for _name in _LEGACY:
 
 
 def legacy_class(dtype):
-    """Return the class of typed storages of one dtype."""
-    return globals()[_LEGACY_OF[dtype.name]]
+    """Return the class of typed storages of one dtype, or None if it has none."""
+    return globals().get(_LEGACY_OF.get(dtype.name))
 
 
 def _conversion(name, dtype):
@@ -337,9 +338,7 @@ def set_to_storage(tensor, source, storage_offset=0, size=None, stride=None):
     """Make a tensor show part of a storage: ``Tensor.set_`` with a storage; returns the tensor."""
     untyped = source._untyped()
     if isinstance(source, TypedStorage) and source.dtype != tensor.dtype:
-        wanted, given = (
-            _LEGACY_OF[d.name][: -len("Storage")] for d in (tensor.dtype, source.dtype)
-        )
+        wanted, given = type_name(tensor.dtype), type_name(source.dtype)
         raise RuntimeError(
             f"Expected a Storage of type {wanted} or an UntypedStorage, but got type {given} for "
             "argument 1 'storage'"

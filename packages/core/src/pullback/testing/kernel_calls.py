@@ -42,6 +42,10 @@ _DTYPES = (
     "float64",
     "complex64",
     "complex128",
+    "uint16",
+    "uint32",
+    "uint64",
+    "complex32",
 )
 _INTS = ctypes.POINTER(ctypes.c_int64)
 

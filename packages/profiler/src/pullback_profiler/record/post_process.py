@@ -40,7 +40,7 @@ SCOPES = {OP: 0, NODE: 1, RANGE: 7, EVALUATION: 0, FUNCTION: 0}
 _ACTIVITIES = {RANGE: "user_annotation"}
 DTYPES = (
     *("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16"),
-    *("float32", "float64", "complex64", "complex128"),
+    *("float32", "float64", "complex64", "complex128", "uint16", "uint32", "uint64", "complex32"),
 )
 
 logger = logging.getLogger("pullback.profiler")

@@ -12,7 +12,8 @@ ctypedef double complex c128
 
 cdef extern from *:
     """
-    static const int pb_item_shift[PB_NUM_DTYPES] = {0, 0, 0, 1, 2, 3, 1, 1, 2, 3, 3, 4};
+    static const int pb_item_shift[PB_NUM_DTYPES] = {
+        0, 0, 0, 1, 2, 3, 1, 1, 2, 3, 3, 4, 1, 2, 3, 2};
     #if defined(__GNUC__)
     #define PB_LIKELY(x) __builtin_expect(!!(x), 1)
     #define PB_UNLIKELY(x) __builtin_expect(!!(x), 0)

@@ -22,10 +22,11 @@ cdef class dtype:
 cdef int dtype_itemsize[PB_NUM_DTYPES]
 cdef uint8_t dtype_category[PB_NUM_DTYPES]
 
-cdef int dtype_promote(int a, int b) noexcept nogil
+cdef int dtype_promote(int a, int b) except -1
 cdef int dtype_combine(int higher, int lower) noexcept nogil
 cdef int dtype_real(int code) noexcept nogil
 cdef int dtype_complex(int code) noexcept nogil
+cdef int dtype_signed(int code) noexcept nogil
 cdef dtype dtype_object(int code)
 cdef int dtype_code(object value, const char *op) except -1
 cdef int dtype_default() noexcept nogil

@@ -4,16 +4,17 @@
 from cpython.bool cimport PyBool_Check
 from cpython.complex cimport PyComplex_Check, PyComplex_AsCComplex, PyComplex_FromDoubles
 from cpython.float cimport PyFloat_AsDouble, PyFloat_Check
-from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check
+from cpython.long cimport (
+    PyLong_AsLongLongAndOverflow, PyLong_AsUnsignedLongLong, PyLong_Check)
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from libc.math cimport isinf, trunc
 from libc.stdint cimport (
-    int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t)
+    int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
 from libc.string cimport memcpy
 
 from pullback.abi cimport (
-    PB_BF16, PB_BOOL, PB_C64, PB_C128, PB_F16, PB_F32, PB_F64, PB_I8, PB_I16, PB_I32, PB_I64,
-    PB_NUM_DTYPES, PB_U8)
+    PB_BF16, PB_BOOL, PB_C32, PB_C64, PB_C128, PB_F16, PB_F32, PB_F64, PB_I8, PB_I16, PB_I32,
+    PB_I64, PB_NUM_DTYPES, PB_U8, PB_U16, PB_U32, PB_U64)
 
 __all__ = ["ALL", "dtype", "finfo", "get_default_dtype", "iinfo", "promote_types",
            "set_default_dtype"]
@@ -56,7 +57,7 @@ cdef class dtype:
             return "c"
         if self.is_floating_point:
             return "f"
-        return "u" if self.code == PB_U8 else "i"
+        return "i" if self.is_signed else "u"
 
     def to_real(self):
         """Return the dtype of the real part.
@@ -87,7 +88,7 @@ cdef dtype make(int code, str name, int itemsize, int category):
     result.itemsize = itemsize
     result.is_floating_point = category == CATEGORY_FLOATING
     result.is_complex = category == CATEGORY_COMPLEX
-    result.is_signed = code not in (PB_BOOL, PB_U8)
+    result.is_signed = code not in (PB_BOOL, PB_U8, PB_U16, PB_U32, PB_U64)
     dtype_itemsize[code] = itemsize
     dtype_category[code] = category
     return result
@@ -106,6 +107,10 @@ cdef list objects = [
     make(PB_F64, "float64", 8, CATEGORY_FLOATING),
     make(PB_C64, "complex64", 8, CATEGORY_COMPLEX),
     make(PB_C128, "complex128", 16, CATEGORY_COMPLEX),
+    make(PB_U16, "uint16", 2, CATEGORY_INTEGRAL),
+    make(PB_U32, "uint32", 4, CATEGORY_INTEGRAL),
+    make(PB_U64, "uint64", 8, CATEGORY_INTEGRAL),
+    make(PB_C32, "complex32", 4, CATEGORY_COMPLEX),
 ]
 ALL = tuple(objects)
 
@@ -117,18 +122,33 @@ cdef int promote_slow(int a, int b):
     cdef int low, high
     if a == b:
         return a
-    low, high = (a, b) if a < b else (b, a)
-    if low == PB_BOOL:
-        return high
+    low, high = (a, b) if rank(a) < rank(b) else (b, a)
     if dtype_category[low] == dtype_category[high]:
-        if low == PB_U8:
-            return PB_I16 if high == PB_I8 else high
+        if is_unsigned(low) and not is_unsigned(high):
+            return signed_above(low, high)
         if low == PB_F16 and high == PB_BF16:
             return PB_F32
         return high
-    if high == PB_C64 and low == PB_F64:
-        return PB_C128
+    if dtype_category[high] == CATEGORY_COMPLEX and dtype_category[low] == CATEGORY_FLOATING:
+        return promote_slow(dtype_complex(low), high)
     return high
+
+
+cdef int rank(int code):
+    """Return the order in which a dtype beats others: by kind, unsigned first, and by size."""
+    return (dtype_category[code] * 64 + 32 * (not is_unsigned(code)) + dtype_itemsize[code]
+            + (code == PB_BF16))
+
+
+cdef bint is_unsigned(int code):
+    return code == PB_U8 or PB_U16 <= code <= PB_U64
+
+
+cdef int signed_above(int unsigned, int signed):
+    """Return the signed dtype for values of both, as the array API has it; -1 if there is none."""
+    if dtype_itemsize[unsigned] < dtype_itemsize[signed]:
+        return signed
+    return {1: PB_I16, 2: PB_I32, 4: PB_I64, 8: -1}[dtype_itemsize[unsigned]]
 
 
 cdef int fill_promotion() except -1:
@@ -141,8 +161,18 @@ cdef int fill_promotion() except -1:
 fill_promotion()
 
 
-cdef int dtype_promote(int a, int b) noexcept nogil:
-    return promotion[a][b]
+cdef int dtype_promote(int a, int b) except -1:
+    """Return the dtype that holds values of both; raises where there is none."""
+    cdef int found = promotion[a][b]
+    if found < 0:
+        raise RuntimeError(f"Promotion for uint16, uint32, uint64 types is not supported, attempted "
+                           f"to promote {type_names[a]} and {type_names[b]}")
+    return found
+
+
+# torch's names of dtypes in messages.
+cdef dict type_names = {PB_I8: "Char", PB_I16: "Short", PB_I32: "Int", PB_I64: "Long",
+                        PB_U64: "UInt64"}
 
 
 cdef int dtype_combine(int higher, int lower) noexcept nogil:
@@ -159,13 +189,22 @@ cdef int dtype_combine(int higher, int lower) noexcept nogil:
 
 
 cdef int dtype_real(int code) noexcept nogil:
-    return PB_F32 if code == PB_C64 else PB_F64 if code == PB_C128 else code
+    if code < PB_C64 or dtype_category[code] != CATEGORY_COMPLEX:
+        return code
+    return PB_F32 if code == PB_C64 else PB_F64 if code == PB_C128 else PB_F16
 
 
 cdef int dtype_complex(int code) noexcept nogil:
-    if code >= PB_C64:
+    if dtype_category[code] == CATEGORY_COMPLEX:
         return code
-    return PB_C128 if code == PB_F64 else PB_C64
+    return PB_C128 if code == PB_F64 else PB_C32 if code == PB_F16 else PB_C64
+
+
+cdef int dtype_signed(int code) noexcept nogil:
+    """Return the signed dtype of the width of uint16, uint32 or uint64, others as they are."""
+    if PB_U16 <= code <= PB_U64:
+        return PB_I16 + code - PB_U16
+    return code
 
 
 cdef dtype dtype_object(int code):
@@ -238,8 +277,8 @@ def promote_types(type1, type2):
     >>> pullback.promote_types(pullback.uint8, pullback.int8)
     pullback.int16
     """
-    return dtype_object(promotion[dtype_code(type1, "promote_types")][
-        dtype_code(type2, "promote_types")])
+    return dtype_object(dtype_promote(dtype_code(type1, "promote_types"),
+                                      dtype_code(type2, "promote_types")))
 
 
 # ---- single values -------------------------------------------------------------------------------
@@ -314,20 +353,27 @@ cdef int write_real(double value, int code, void *out) noexcept nogil:
         (<uint16_t *>out)[0] = half_from_float(<float>value)
     elif code == PB_BF16:
         (<uint16_t *>out)[0] = bfloat_from_float(<float>value)
-    elif code == PB_C64:
-        (<float *>out)[0] = <float>value
-        (<float *>out)[1] = 0
-    elif code == PB_C128:
-        (<double *>out)[0] = value
-        (<double *>out)[1] = 0
+    elif code == PB_C64 or code == PB_C128 or code == PB_C32:
+        write_complex(value, 0, code, out)
     elif code == PB_BOOL:
         (<uint8_t *>out)[0] = value != 0
+    elif code == PB_U64 and value >= 9223372036854775808.0:
+        (<uint64_t *>out)[0] = <uint64_t>value
     else:
         write_integer(<int64_t>value, code, out)
     return 0
 
 
+cdef int write_complex(double real, double imag, int code, void *out) noexcept nogil:
+    """Write a complex number."""
+    cdef int part = dtype_real(code)
+    write_real(real, part, out)
+    write_real(imag, part, <char *>out + dtype_itemsize[part])
+    return 0
+
+
 cdef int write_integer(int64_t value, int code, void *out) noexcept nogil:
+    code = dtype_signed(code)           # the bits are the same
     if code == PB_I64:
         (<int64_t *>out)[0] = value
     elif code == PB_I32:
@@ -354,15 +400,19 @@ cdef int scalar_check(object value, int code) except -1:
 
 
 cdef bint scalar_fits(object value, int code) except -1:
-    """As in torch, negative numbers may wrap around in uint8."""
+    """As in torch, negative numbers may wrap around in unsigned dtypes."""
     cdef int overflow = 0
-    cdef int bits = 8 * dtype_itemsize[code] - (code != PB_U8)
+    cdef bint unsigned = is_unsigned(code)
+    cdef int bits = 8 * dtype_itemsize[code] - (not unsigned)
     cdef double real
     cdef int64_t integer, low, high
     if dtype_category[code] != CATEGORY_INTEGRAL or PyComplex_Check(value):
         return True                     # scalar_write raises for complex numbers
+    if code == PB_U64:
+        value = value if PyFloat_Check(value) else int(value)
+        return -18446744073709551616 < value < 18446744073709551616
     high = ((<int64_t>1 << (bits - 1)) - 1) * 2 + 1
-    low = -high if code == PB_U8 else -high - 1
+    low = -high if unsigned else -high - 1
     if PyFloat_Check(value):
         real = trunc(PyFloat_AsDouble(value))
         return real >= <double>low and real < <double>high + 1.0
@@ -372,8 +422,9 @@ cdef bint scalar_fits(object value, int code) except -1:
 
 # torch's names of dtypes in these messages.
 cdef dict c_names = {PB_U8: "uint8_t", PB_I8: "int8_t", PB_I16: "int16_t", PB_I32: "int",
-                     PB_I64: "int64_t", PB_F16: "c10::Half", PB_BF16: "c10::BFloat16",
-                     PB_F32: "float", PB_F64: "double"}
+                     PB_I64: "int64_t", PB_U16: "uint16_t", PB_U32: "uint32_t",
+                     PB_U64: "uint64_t", PB_F16: "c10::Half",
+                     PB_BF16: "c10::BFloat16", PB_F32: "float", PB_F64: "double"}
 
 
 cdef int scalar_check_all(object value, int code) except -1:
@@ -401,22 +452,22 @@ cdef int scalar_write(object value, int code, void *out) except -1:
     if PyFloat_Check(value):
         write_real(PyFloat_AsDouble(value), code, out)
     elif PyLong_Check(value) or (not PyComplex_Check(value) and PyIndex_Check(value)):
-        integer = PyLong_AsLongLongAndOverflow(PyNumber_Index(value), &overflow)
+        value = PyNumber_Index(value)
+        integer = PyLong_AsLongLongAndOverflow(value, &overflow)
         if overflow:
             if dtype_category[code] >= CATEGORY_FLOATING:
                 write_real(PyFloat_AsDouble(value), code, out)
+                return 0
+            if code == PB_U64 and 0 < value < 18446744073709551616:
+                (<uint64_t *>out)[0] = PyLong_AsUnsignedLongLong(value)
                 return 0
             raise RuntimeError(f"value {value} cannot be converted to type int64_t without "
                                "overflow")
         write_integer(integer, code, out)
     elif PyComplex_Check(value):
         z = PyComplex_AsCComplex(value)
-        if code == PB_C64:
-            (<float *>out)[0] = <float>z.real
-            (<float *>out)[1] = <float>z.imag
-        elif code == PB_C128:
-            (<double *>out)[0] = z.real
-            (<double *>out)[1] = z.imag
+        if dtype_category[code] == CATEGORY_COMPLEX:
+            write_complex(z.real, z.imag, code, out)
         elif code == PB_BOOL:
             (<uint8_t *>out)[0] = z.real != 0 or z.imag != 0
         else:
@@ -445,6 +496,15 @@ cdef object scalar_read(const void *data, int code):
         return <int>(<int8_t *>data)[0]
     if code == PB_I16:
         return (<int16_t *>data)[0]
+    if code == PB_U16:
+        return <int>(<uint16_t *>data)[0]
+    if code == PB_U32:
+        return <int64_t>(<uint32_t *>data)[0]
+    if code == PB_U64:
+        return (<uint64_t *>data)[0]
+    if code == PB_C32:
+        return PyComplex_FromDoubles(half_to_float((<uint16_t *>data)[0]),
+                                     half_to_float((<uint16_t *>data)[1]))
     if code == PB_F16:
         return <double>half_to_float((<uint16_t *>data)[0])
     if code == PB_BF16:
@@ -505,8 +565,8 @@ class iinfo:
                             "pullback.finfo to handle floating point types")
         self.dtype = dtype_object(code).name
         self.bits = 8 * dtype_itemsize[code]
-        self.min = 0 if code == PB_U8 else -(2 ** (self.bits - 1))
-        self.max = 2 ** (self.bits - (code != PB_U8)) - 1
+        self.min = 0 if is_unsigned(code) else -(2 ** (self.bits - 1))
+        self.max = 2 ** (self.bits - (not is_unsigned(code))) - 1
 
     def __repr__(self):
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -14,7 +14,7 @@ from pullback._c.dispatch.operands cimport cast_tensor
 from pullback._c.dispatch.outputs cimport check_fits
 from pullback._c.graph.op cimport MAX_ARGS, PROMOTE_FLOAT, Op
 from pullback._c.graph.tensor cimport Tensor, is_tensor, tensor_new, tensor_over
-from pullback._c.dispatch.launch import KernelMissing
+from pullback._c.dispatch.fallback import KernelMissing
 from pullback.ops.table.primitives import WIDE_RESULTS
 
 

@@ -1,11 +1,9 @@
-"""Launching kernels: broadcasting, merging of dims, the call, Python kernels and the fallback.
+"""Launching kernels: broadcasting, merging of dims, the call.
 
 All kernels are called here (`kernel_call`). Dtypes are chosen by the callers.
 """
 
-import os
 import threading
-import warnings
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
@@ -14,16 +12,16 @@ from libc.string cimport memcpy
 from pullback.abi cimport (
     PB_ARRAY_CONJ, PB_ARRAY_HOST, PB_ARRAY_NEG, PB_ARRAY_WRITE, PB_E_PYTHON, PB_I64, PB_MAX_NDIM,
     PB_MAX_OPERANDS, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT, PB_PARAM_INT,
-    PB_PARAM_INTS, pb_array, pb_backend, pb_call, pb_event, pb_kernel, pb_param)
+    PB_PARAM_INTS, PB_U16, pb_array, pb_backend, pb_call, pb_event, pb_kernel, pb_param)
 from pullback._c.device.device cimport (
-    DEVICE_META, DEVICE_REF, device_type, device_types, has_field, pb_device_type, pb_entry)
-from pullback._c.base.dtype cimport dtype_itemsize, dtype_object, scalar_write
+    DEVICE_META, device_type, device_types, has_field, pb_device_type, pb_entry)
+from pullback._c.base.dtype cimport dtype_itemsize, scalar_write
 from pullback._c.base.errors cimport raise_code
 from pullback._c.base.interrupts cimport interrupts_begin, interrupts_end, interrupts_left_writes
 from pullback._c.base.layout cimport (
     broadcast_pair, layout_contiguous, layout_release, layout_retain, layout_same_shape)
-from pullback._c.base.state cimport globals_, pb_globals, thread_state
-from pullback._c.device.py_kernel cimport run_callable, run_on_host
+from pullback._c.base.state cimport globals_, pb_globals
+from pullback._c.dispatch.fallback cimport call_python
 from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, tensor_device
 from pullback._c.base.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
@@ -40,15 +38,7 @@ cdef list primitive_names = list(PRIMITIVE_IDS)
 cdef dict primitive_ids = PRIMITIVE_IDS
 cdef dict primitive_keys = {name: primitive.key for name, primitive in PRIMITIVES.items()}
 cdef dict primitive_inputs = {name: primitive.inputs for name, primitive in PRIMITIVES.items()}
-cdef set warned = set()
-cdef bint warn_always = False
 cdef object accumulating = threading.RLock()
-
-
-def set_warn_always(bint always):
-    """Warn of every fallback to the host, not only of the first."""
-    global warn_always
-    warn_always = always
 
 
 cdef int primitive_id(str name) except -1:
@@ -313,6 +303,24 @@ cdef int call_primitive(int type_id, pb_call *call, int key, int64_t work) excep
 
 
 cdef inline int call_plainly(int type_id, pb_call *call, int key, int64_t work) except -1:
+    if key >= PB_U16 or call.out[0].dtype >= PB_U16:
+        return call_optional(type_id, call, key, work)
+    return call_with_kernel(type_id, call, key, work)
+
+
+# Set by optional_dtypes.pyx: runs a kernel in a dtype for which the device may have none.
+cdef int (*call_optional)(int type_id, pb_call *call, int key, int64_t work) except -1
+
+
+cdef void set_call_optional(int (*run)(int type_id, pb_call *call, int key,
+                                       int64_t work) except -1) noexcept:
+    """Install the function that runs kernels in optional dtypes."""
+    global call_optional
+    call_optional = run
+
+
+cdef inline int call_with_kernel(int type_id, pb_call *call, int key, int64_t work) except -1:
+    """Run the kernel that the table has for a primitive and dtype, or what replaces it."""
     cdef pb_device_type *found = device_types() + type_id
     if not found.loaded:
         device_type(type_id)
@@ -378,44 +386,6 @@ cdef int call_observed(int type_id, pb_call *call, int key, int64_t work) except
         return call_kernel(device_types() + type_id, call, key, work)
     finally:
         end_kernel(&event)
-
-
-# ---- Python kernels and the fallback -------------------------------------------------------------
-
-class KernelMissing(Exception):
-    """A primitive has no kernel, and the running op has a decomposition."""
-
-
-cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int key) except -1:
-    """Run a Python kernel, or the fallback on the host when the backend has no kernel."""
-    cdef pb_entry *fallback
-    if entry.callable != NULL:
-        return run_callable(<object>entry.callable, call, found.host,
-                            <str>found.name_object)
-    device = <str>found.name_object
-    primitive = primitive_names[call.primitive]
-    dtype = dtype_object(key).name
-    fallback = &device_type(DEVICE_REF).table[call.primitive * PB_NUM_DTYPES + key]
-    if call.primitive == thread_state().fallback_primitive:
-        raise KernelMissing(primitive)
-    if fallback.callable == NULL:
-        raise NotImplementedError(
-            f"\"{primitive}\" not implemented for '{dtype}' on device {device!r}")
-    if call.nin == 0:                   # without inputs no data leaves the device: no warning
-        if found.host:
-            return run_callable(<object>fallback.callable, call, True, "ref")
-        return run_on_host(found, <object>fallback.callable, call)
-    if os.environ.get("PULLBACK_FALLBACK") == "error":
-        raise NotImplementedError(
-            f"{primitive!r} has no kernel for '{dtype}' on device {device!r}, and "
-            f"PULLBACK_FALLBACK=error forbids the fallback to the host")
-    if warn_always or (device, primitive) not in warned:
-        warned.add((device, primitive))
-        warnings.warn(f"{primitive!r} has no kernel for '{dtype}' on device {device!r}: it runs on "
-                      f"the host in NumPy", RuntimeWarning, stacklevel=2)
-    if found.host:
-        return run_callable(<object>fallback.callable, call, True, "ref")
-    return run_on_host(found, <object>fallback.callable, call)
 
 
 # ---- other calls ---------------------------------------------------------------------------------

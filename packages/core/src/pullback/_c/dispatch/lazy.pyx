@@ -8,11 +8,12 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from pullback.abi cimport (
-    PB_ARRAY_CONJ, PB_ARRAY_HOST, PB_ARRAY_NEG, PB_ARRAY_WRITE, PB_C64, PB_F32, PB_F64,
+    PB_ARRAY_CONJ, PB_ARRAY_HOST, PB_ARRAY_NEG, PB_ARRAY_WRITE,
     PB_MAX_NDIM, PB_MAX_OPERANDS, PB_NUM_DTYPES, pb_array, pb_call)
 from pullback._c.device.device cimport device_type, pb_entry
 from pullback._c.base.dtype cimport (
-    CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category, dtype_itemsize, scalar_read, scalar_write)
+    CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category, dtype_itemsize, dtype_real, scalar_read,
+    scalar_write)
 from pullback._c.dispatch.launch cimport (
     array_fill, array_scalar, call_primitive, copy_into, merge_dims, set_call_lazy, primitive_id)
 from pullback._c.base.layout cimport layout_contiguous, layout_new, layout_retain
@@ -48,7 +49,7 @@ cdef int call_resolved(int type_id, pb_call *call, int key, int64_t work) except
         taken = PB_ARRAY_CONJ if i >= call.nout and entry.takes_conj else 0
         flags = given[i].flags & ARRAY_LAZY
         if flags & ~taken:
-            kept.append(array_copy(type_id, &arrays[i], given[i]))
+            kept.append(array_copy(type_id, &arrays[i], given[i], given[i].dtype))
             operands[i] = &arrays[i]
     call.out = &operands[0]
     call.in_ = &operands[call.nout]
@@ -63,8 +64,15 @@ cdef int call_resolved(int type_id, pb_call *call, int key, int64_t work) except
     return 0
 
 
-cdef Tensor array_copy(int type_id, pb_array *made, pb_array *source):
+cdef Tensor array_copy(int type_id, pb_array *made, pb_array *source, int dtype):
     """Fill `made` with a copy of an array, without lazy bits; returns the owner of its memory."""
+    cdef Tensor memory = array_like(type_id, made, source, dtype)
+    copy_array(type_id, made, source)
+    return memory
+
+
+cdef Tensor array_like(int type_id, pb_array *made, pb_array *source, int dtype):
+    """Fill `made` with an array of new memory; returns the owner of that."""
     cdef int64_t strides[PB_MAX_NDIM]
     cdef int64_t size = 1
     cdef int d
@@ -74,17 +82,16 @@ cdef Tensor array_copy(int type_id, pb_array *made, pb_array *source):
         if source.strides[d] != 0 or source.shape[d] == 0:      # an expanded dim is copied once
             strides[d] = size
             size *= source.shape[d]
-    memory = tensor_new(layout_contiguous(1, &size), source.dtype, type_id, source.device)
+    memory = tensor_new(layout_contiguous(1, &size), dtype, type_id, source.device)
     memory = tensor_over(memory, storage_retain(memory.storage),
                          layout_new(source.ndim, source.shape, strides), 0)
     array_fill(made, memory)
     made.flags = source.flags & ~ARRAY_LAZY
-    copy_array(type_id, made, source)
     return memory
 
 
 cdef int copy_array(int type_id, const pb_array *target, const pb_array *source) except -1:
-    """target = source, of one shape and dtype, both read by their lazy bits."""
+    """target = source, of one shape, both read by their lazy bits, which agree if dtypes do not."""
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[2][PB_MAX_NDIM]
     cdef pb_array arrays[2]
@@ -129,7 +136,7 @@ cdef int conjugate(int type_id, pb_array *target, pb_array *source, int64_t work
     run_into(type_id, COPY, target, source, NULL, work)
     for d in range(target.ndim):
         strides[d] = 2 * target.strides[d]
-    imaginary.dtype = PB_F32 if target.dtype == PB_C64 else PB_F64
+    imaginary.dtype = dtype_real(target.dtype)
     imaginary.strides = strides
     imaginary.offset = 2 * target.offset + 1
     imaginary.data = <char *>target.data + dtype_itemsize[imaginary.dtype]
@@ -191,7 +198,7 @@ cdef int run_into(int type_id, int primitive, pb_array *target, pb_array *first,
     call.param = NULL
     state.fallback_primitive = -1
     try:
-        return call_primitive(type_id, &call, target.dtype, work)
+        return call_primitive(type_id, &call, first.dtype, work)
     finally:
         state.fallback_primitive = before
 

@@ -19,7 +19,7 @@ from pullback._c.dispatch.launch cimport launch, primitive_id
 from pullback._c.base.layout cimport layout_contiguous, layout_new, layout_parse
 from pullback._c.graph.tensor cimport Tensor, same_device, tensor_new
 from pullback._c.base.types cimport LAYOUT_CONTIGUOUS, layout_shape, layout_strides, pb_layout
-from pullback._c.dispatch.launch import KernelMissing
+from pullback._c.dispatch.fallback import KernelMissing
 from pullback.ops.table.primitives import PRIMITIVES
 
 cdef enum:

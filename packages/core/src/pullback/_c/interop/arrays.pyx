@@ -13,7 +13,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t
 
-from pullback.abi cimport PB_BF16, PB_I16, PB_I64, PB_MAX_NDIM, PB_NUM_DTYPES, PB_U8
+from pullback.abi cimport (
+    PB_BF16, PB_I16, PB_I64, PB_MAX_NDIM, PB_NUM_DTYPES, PB_U8, PB_U64)
 from pullback._c.device.device cimport (
     DEVICE_CPU, DEVICE_REF, device, device_default_type, device_index, device_make, device_parse,
     device_type, device_types)
@@ -50,11 +51,13 @@ cdef extern from *:
 
 cdef int64_t MAX_REACH = <int64_t>1 << 58       # in elements; no product with it overflows
 
-# The struct module's letters; NumPy writes complex numbers so. bfloat16 has none.
+# The struct module's letters; NumPy writes complex numbers so. bfloat16 and complex32 have none.
 cdef const char *formats[PB_NUM_DTYPES]
-formats[:] = [b"?", b"B", b"b", b"h", b"i", b"q", b"e", NULL, b"f", b"d", b"Zf", b"Zd"]
+formats[:] = [b"?", b"B", b"b", b"h", b"i", b"q", b"e", NULL, b"f", b"d", b"Zf", b"Zd",
+              b"H", b"I", b"Q", NULL]
 if sizeof(long) == 8:
     formats[PB_I64] = b"l"                      # what NumPy calls int64
+    formats[PB_U64] = b"L"
 
 
 # ---- import --------------------------------------------------------------------------------------

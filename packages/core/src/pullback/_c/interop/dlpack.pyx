@@ -14,7 +14,7 @@ from libc.stdlib cimport free, malloc
 
 from pullback.abi cimport (
     PB_BF16, PB_BOOL, PB_C64, PB_C128, PB_F16, PB_F32, PB_F64, PB_I8, PB_I16, PB_I32, PB_I64,
-    PB_MAX_NDIM, PB_NUM_DTYPES, PB_U8)
+    PB_C32, PB_MAX_NDIM, PB_NUM_DTYPES, PB_U8, PB_U16, PB_U32, PB_U64)
 from pullback._c.device.device cimport (
     DEVICE_CUDA, device, device_index, device_make, device_parse, device_type, device_types,
     pb_device_type)
@@ -101,7 +101,7 @@ cdef int fill_dtypes() except -1:
     cdef int code, kind
     for code, kind in ((PB_BOOL, 6), (PB_U8, 1), (PB_I8, 0), (PB_I16, 0), (PB_I32, 0), (PB_I64, 0),
                        (PB_F16, 2), (PB_BF16, 4), (PB_F32, 2), (PB_F64, 2), (PB_C64, 5),
-                       (PB_C128, 5)):
+                       (PB_C128, 5), (PB_U16, 1), (PB_U32, 1), (PB_U64, 1), (PB_C32, 5)):
         dtypes[code].code = kind
         dtypes[code].bits = 8 * dtype_itemsize[code]
         dtypes[code].lanes = 1

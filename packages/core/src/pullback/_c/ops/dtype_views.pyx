@@ -7,9 +7,10 @@ As real and imaginary parts, as another dtype, or as lazy conjugates and negativ
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from pullback.abi cimport PB_BOOL, PB_C64, PB_C128, PB_F32, PB_F64, PB_MAX_NDIM
+from pullback.abi cimport PB_BOOL, PB_F16, PB_F32, PB_F64, PB_MAX_NDIM
 from pullback._c.dispatch.call cimport op_apply, op_call1
-from pullback._c.base.dtype cimport CATEGORY_COMPLEX, dtype_category, dtype_itemsize, dtype_object
+from pullback._c.base.dtype cimport (
+    CATEGORY_COMPLEX, dtype_category, dtype_complex, dtype_itemsize, dtype_object, dtype_real)
 from pullback._c.dispatch.operands cimport unsupported
 from pullback._c.graph.op cimport Op, forward_register, op_named
 from pullback._c.base.layout cimport layout_new, layout_retain
@@ -25,7 +26,7 @@ cdef object forward_view_as_real(Op op, PyObject **args, PyObject *target):
     cdef int64_t shape[PB_MAX_NDIM + 1]
     cdef int64_t strides[PB_MAX_NDIM + 1]
     cdef int ndim = fetch(self, shape, strides), d
-    if self.dtype != PB_C64 and self.dtype != PB_C128:
+    if dtype_category[self.dtype] != CATEGORY_COMPLEX:
         raise RuntimeError("view_as_real is only supported for complex tensors")
     if self.flags & TENSOR_CONJ:
         raise RuntimeError("view_as_real doesn't work on unresolved conjugated tensors.  To "
@@ -37,7 +38,7 @@ cdef object forward_view_as_real(Op op, PyObject **args, PyObject *target):
     shape[ndim] = 2
     strides[ndim] = 1
     return make_view(self, layout_new(ndim + 1, shape, strides), self.offset * 2,
-                     PB_F32 if self.dtype == PB_C64 else PB_F64)
+                     dtype_real(self.dtype))
 
 
 cdef object forward_view_as_complex(Op op, PyObject **args, PyObject *target):
@@ -45,7 +46,7 @@ cdef object forward_view_as_complex(Op op, PyObject **args, PyObject *target):
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
     cdef int ndim = fetch(self, shape, strides), d
-    if self.dtype != PB_F32 and self.dtype != PB_F64:
+    if self.dtype not in (PB_F16, PB_F32, PB_F64):
         raise RuntimeError("view_as_complex is only supported for half, float and double tensors, "
                            "but got a tensor of another dtype")
     if ndim == 0 or shape[ndim - 1] != 2 or strides[ndim - 1] != 1 or self.offset % 2:
@@ -56,7 +57,7 @@ cdef object forward_view_as_complex(Op op, PyObject **args, PyObject *target):
                                "dimension")
         strides[d] //= 2
     return make_view(self, layout_new(ndim - 1, shape, strides), self.offset // 2,
-                     PB_C64 if self.dtype == PB_F32 else PB_C128)
+                     dtype_complex(self.dtype))
 
 
 cdef object forward_conj_view(Op op, PyObject **args, PyObject *target):

@@ -25,7 +25,7 @@ from pullback._c.dispatch.operands cimport raise_argument_device, unsupported
 from pullback._c.graph.op cimport ARG_TENSORS, NUMBER_FLOAT, Op, forward_register, op_named
 from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, same_device, tensor_data, tensor_new
 
-from pullback._c.dispatch.launch import KernelMissing
+from pullback._c.dispatch.fallback import KernelMissing
 
 cdef enum:
     MAX_LISTS = 7               # of tensors of one op

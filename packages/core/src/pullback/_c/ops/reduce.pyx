@@ -4,10 +4,10 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
 from pullback.abi cimport (
-    PB_ARRAY_WRITE, PB_BOOL, PB_F32, PB_I64, PB_MAX_NDIM, PB_U8, pb_array, pb_call)
+    PB_ARRAY_WRITE, PB_BOOL, PB_C32, PB_C64, PB_F32, PB_I64, PB_MAX_NDIM, PB_U8, pb_array, pb_call)
 from pullback._c.base.dtype cimport (
     CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category,
-    dtype_code, dtype_object, scalar_write)
+    dtype_code, dtype_itemsize, dtype_object, dtype_real, scalar_write)
 from pullback._c.dispatch.call cimport op_apply, op_apply_inplace
 from pullback._c.dispatch.operands cimport cast_tensor, unsupported
 from pullback._c.graph.op cimport Op, forward_register, op_named
@@ -136,7 +136,8 @@ cdef object forward_mean(Op op, PyObject **args, PyObject *target):
     if dtype_category[code] < CATEGORY_FLOATING:
         raise RuntimeError(f"mean(): could not infer output dtype. Input dtype must be either a "
                            f"floating point or complex dtype. Got: {dtype_object(code).name}")
-    work = code if code >= PB_F32 else PB_F32       # 16-bit sums overflow before the division
+    work = code if dtype_itemsize[dtype_real(code)] > 2 else (  # 16-bit sums overflow before that
+        PB_C64 if code == PB_C32 else PB_F32)
     if self.dtype != work:
         self = cast_tensor(self, work)
     out = reduce_into(op.primitive, work, self, mask, keepdim, work)

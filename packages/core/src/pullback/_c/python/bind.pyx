@@ -22,7 +22,7 @@ from pullback._c.ops.elementwise cimport forward_elementwise
 from pullback._c.dispatch.launch cimport primitive_id
 from pullback._c.transforms.autocast cimport policy_code
 # These register forward passes, and transform dispatch.
-from pullback._c.dispatch import structured  # no-cython-lint
+from pullback._c.dispatch import optional_dtypes, structured  # no-cython-lint
 from pullback._c.engine import copy_slices  # no-cython-lint
 from pullback._c.ops import clone, create, dtype_views  # no-cython-lint
 from pullback._c.ops import elementwise, indexing_sorting, inplace_metadata  # no-cython-lint

@@ -13,6 +13,7 @@ cdef extern from "pullback/abi.h" nogil:
         PB_MASK_FLOATING
         PB_MASK_COMPLEX
         PB_MASK_ALL
+        PB_MASK_UNSIGNED
     const char *PB_KERNEL_CAPSULE
     const char *PB_BACKEND_CAPSULE
     const char *PB_OBSERVER_CAPSULE
@@ -31,6 +32,10 @@ cdef extern from "pullback/abi.h" nogil:
         PB_F64
         PB_C64
         PB_C128
+        PB_U16
+        PB_U32
+        PB_U64
+        PB_C32
         PB_NUM_DTYPES
 
     enum:

@@ -5,22 +5,29 @@ from functools import cache
 from pullback.ops.table.schema import ops
 
 
+_TYPE_NAMES = {
+    "bool": "Bool",
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "float32": "Float",
+    "float64": "Double",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+    "uint16": "UInt16",
+    "uint32": "UInt32",
+    "uint64": "UInt64",
+    "complex32": "ComplexHalf",
+}
+
+
 def type_name(dtype):
     """Return torch's name of a dtype in messages of missing kernels."""
-    return {
-        "bool": "Bool",
-        "uint8": "Byte",
-        "int8": "Char",
-        "int16": "Short",
-        "int32": "Int",
-        "int64": "Long",
-        "float16": "Half",
-        "bfloat16": "BFloat16",
-        "float32": "Float",
-        "float64": "Double",
-        "complex64": "ComplexFloat",
-        "complex128": "ComplexDouble",
-    }.get(dtype.name, dtype.name)
+    return _TYPE_NAMES[dtype.name]
 
 
 def unsupported(name, dtype):

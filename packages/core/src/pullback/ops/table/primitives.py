@@ -12,6 +12,10 @@ backend may leave both out.
   scalar (``PB_ARRAY_HOST``). The output may be the very memory of an input, element for element.
 * Reductions: ``out`` has the input's number of dimensions and size 1 where it is reduced. An
   output element whose input range is empty gets the identity.
+* Dtypes that a kernel may leave out are uint16, uint32, uint64 and complex32. ``unsigned`` says
+  what runs instead for the first three: with "bits" the kernel of the signed dtype, which gives the
+  same bits; with "order" too, on operands and results whose top bit is flipped; with "wide" that of
+  the next signed dtype, on copies; with "same" a copy.
 * Python callables are called as ``fn(out, *inputs, **params)``; ``out`` is a tuple if there are
   several outputs. Backends with host memory receive NumPy arrays.
 """
@@ -36,6 +40,7 @@ class Primitive(NamedTuple):
     key: int
     required: bool
     doc: str
+    unsigned: str
 
 
 PRIMITIVES: dict[str, Primitive] = {}
@@ -64,8 +69,17 @@ def decomposition(name: str, wide: tuple[int, ...] = ()) -> Callable[[Callable],
     return register
 
 
+_UNSIGNED = {
+    **dict.fromkeys("lt le gt ge maximum minimum clamp amax amin argmax argmin".split(), "order"),
+    **dict.fromkeys("sort argsort searchsorted cummax cummin scatter_reduce".split(), "order"),
+    **dict.fromkeys("floor_divide fmod remainder pow gcd rshift".split(), "wide"),
+    **dict.fromkeys("abs relu floor ceil round trunc conj".split(), "same"),
+}
+
+
 def _prim(name, family, inputs, doc, *, params=(), key=0, required=False):
-    PRIMITIVES[name] = Primitive(name, family, inputs, tuple(params), key, required, doc)
+    unsigned = _UNSIGNED.get(name, "bits")
+    PRIMITIVES[name] = Primitive(name, family, inputs, tuple(params), key, required, doc, unsigned)
 
 
 def _unary(doc_of, *, required):
