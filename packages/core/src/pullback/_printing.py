@@ -286,7 +286,7 @@ def _shows_dtype(tensor: Any, *, only_default: bool) -> bool:
     default = pb.get_default_dtype()
     if only_default or tensor.dtype == default:
         return bool(tensor.dtype == default)
-    default_complex = default.to_complex()
+    default_complex = pb.complex128 if default == pb.float64 else pb.complex64
     return tensor.dtype in (default_complex, pb.int64, pb.bool)
 
 

@@ -79,7 +79,7 @@ def test_failure_has_code_and_message():
 def test_other_dtypes_and_capsules_are_refused():
     for number, name in enumerate("bool uint8 int8 int16 int32 int64 float16".split()):
         assert dtype_code(np.dtype(name)) == number
-    for wrong in ("uint16", "M8[s]", "U3", "O"):
+    for wrong in ("float128", "M8[s]", "U3", "O"):
         with pytest.raises(ValueError, match="no tensor has the dtype"):
             dtype_code(np.dtype(wrong))
     with pytest.raises(ValueError, match="no tensor has the dtype"):

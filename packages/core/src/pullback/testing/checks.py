@@ -113,7 +113,7 @@ def tolerances(dtype: Any, expected: np.ndarray) -> tuple[float, float]:
     Operands of their size are rounded before elements cancel.
     """
     rtol, atol = default_tolerances(dtype)
-    if dtype.is_floating_point and dtype.itemsize == 2:
+    if dtype.kind in "fc" and dtype.to_real().itemsize == 2:
         finite = np.abs(expected[np.isfinite(expected)])
         atol = pb.finfo(dtype).eps * max(1.0, float(finite.max(initial=0)))
     return rtol, atol

@@ -13,7 +13,14 @@ import pullback as pb
 from pullback.testing import checks, corners, lazy, nesting
 from pullback.testing.draw import LAYOUTS
 from pullback.testing.modes import MODES
-from pullback.testing.samples import DTYPES, Sample, accepts, op_of, samples_of
+from pullback.testing.samples import (
+    DTYPES,
+    OPTIONAL_DTYPES,
+    Sample,
+    accepts,
+    op_of,
+    samples_of,
+)
 
 __all__ = ["CHECKS", "Check", "Totals", "iter_samples", "run_check"]
 
@@ -34,6 +41,7 @@ class Check:
     requires_grad: bool = False
     skipped_as: str | None = None  # a further name that cases skip it by
     accepted: bool = True  # on dtypes that the entry takes, or on the others
+    first: int | None = None  # how many samples of each dtype it looks at; None: all
 
 
 @dataclasses.dataclass
@@ -70,6 +78,15 @@ CHECKS = {
     check.name: check
     for check in (
         Check("value", checks.check_value, _always, DTYPES, LAYOUTS),
+        Check(
+            "optional_dtypes",
+            checks.check_value,
+            _always,
+            OPTIONAL_DTYPES,
+            ("strided",),
+            skipped_as="value",
+            first=3,
+        ),
         Check("refusal", checks.check_refusal, _is_public, DTYPES, LAYOUTS[:1], accepted=False),
         Check(
             "decomposed",
@@ -208,7 +225,7 @@ def iter_samples(
                 requires_grad=check.requires_grad,
             )
             # Only of the first case it is sure that no operand of another dtype promotes it.
-            yield from found if check.accepted else itertools.islice(found, 1)
+            yield from itertools.islice(found, check.first if check.accepted else 1)
 
 
 def run_check(

@@ -16,6 +16,7 @@ from pullback.testing.draw import draw_array, lay_out
 
 __all__ = [
     "DTYPES",
+    "OPTIONAL_DTYPES",
     "Sample",
     "accepts",
     "cases_of",
@@ -39,6 +40,7 @@ DTYPES = (
     pb.complex64,
     pb.complex128,
 )
+OPTIONAL_DTYPES = (pb.uint16, pb.uint32, pb.uint64, pb.complex32)
 
 Entry = Any
 

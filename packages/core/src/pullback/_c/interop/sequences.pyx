@@ -8,7 +8,7 @@ from cpython.number cimport PyNumber_Index
 from cpython.sequence cimport PySequence_Check
 from libc.stdint cimport int64_t, uint32_t
 
-from pullback.abi cimport PB_MAX_NDIM
+from pullback.abi cimport PB_MAX_NDIM, PB_U64
 from pullback._c.ops.create cimport device_argument
 from pullback._c.device.device cimport DEVICE_META, device_type
 from pullback._c.base.dtype cimport (
@@ -179,7 +179,15 @@ cdef int write_number(object number, int code, void *out) except -1:
     if category == CATEGORY_BOOL:
         number = bool(number)
     elif category == CATEGORY_INTEGRAL:
-        if not PyFloat_Check(number):
+        if code == PB_U64:
+            if PyFloat_Check(number):
+                raise TypeError("an integer is required")
+            number = PyNumber_Index(number)
+            if number < 0:
+                raise OverflowError("can't convert negative int to unsigned")
+            if number >= 18446744073709551616:
+                raise OverflowError("int too big to convert")
+        elif not PyFloat_Check(number):
             try:
                 number = PyLong_AsLongLong(PyNumber_Index(number))
             except OverflowError:

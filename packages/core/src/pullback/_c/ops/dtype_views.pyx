@@ -48,7 +48,7 @@ cdef object forward_view_as_complex(Op op, PyObject **args, PyObject *target):
     cdef int ndim = fetch(self, shape, strides), d
     if self.dtype not in (PB_F16, PB_F32, PB_F64):
         raise RuntimeError("view_as_complex is only supported for half, float and double tensors, "
-                           "but got a tensor of another dtype")
+                           f"but got a tensor of scalar type: {type_name(self.dtype)}")
     if ndim == 0 or shape[ndim - 1] != 2 or strides[ndim - 1] != 1 or self.offset % 2:
         raise RuntimeError("Tensor must have a last dimension of size 2 with stride 1")
     for d in range(ndim - 1):

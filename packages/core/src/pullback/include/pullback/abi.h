@@ -41,8 +41,7 @@ enum pb_dtype {
     PB_F64 = 9,
     PB_C64 = 10,
     PB_C128 = 11,
-    /* Optional for every kernel: without one, the core runs a kernel of another dtype. */
-    PB_U16 = 12,
+    PB_U16 = 12, /* From here on kernels are optional: the core runs those of other dtypes. */
     PB_U32 = 13,
     PB_U64 = 14,
     PB_C32 = 15, /* two f16 */
@@ -55,7 +54,7 @@ enum pb_dtype {
 #define PB_MASK_FLOATING 0x3C0u /* f16 bf16 f32 f64 */
 #define PB_MASK_COMPLEX 0xC00u  /* c64 c128 */
 #define PB_MASK_ALL 0xFFFu       /* all of these, and bool */
-#define PB_MASK_UNSIGNED 0x7000u /* u16 u32 u64, the optional ones */
+#define PB_MASK_UNSIGNED 0x7000u /* u16 u32 u64 */
 
 /* ---- kernel calls ------------------------------------------------------------------------ */
 

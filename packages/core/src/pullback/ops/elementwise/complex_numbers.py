@@ -2,6 +2,7 @@
 
 import math
 
+from pullback.ops.rules.dtypes import type_name, unsupported
 from pullback.ops.table.kinks import JUMP, kink
 from pullback.ops.table.samples import KINKS, MEMORY, NOT_LAZY, SPECIAL, T, case, fixed, unary
 from pullback.ops.table.schema import ALL, BOOL, COMPLEX, FLOAT_COMPLEX, FLOATING, HALF, op, ops
@@ -55,18 +56,16 @@ def _angle_reference(np, self):
 
 def _parts(name, first, second):
     """Check that two tensors can be the parts of complex numbers."""
-    if first.dtype.name not in ("float32", "float64") or second.dtype.name not in (
-        "float32",
-        "float64",
-    ):
+    kinds = ("float16", "float32", "float64")
+    if first.dtype.name not in kinds or second.dtype.name not in kinds:
         raise RuntimeError(
-            f"{name}(): Expected both inputs to be Float or Double tensors but got "
-            f"{first.dtype.name} and {second.dtype.name}"
+            f"{name}(): Expected both inputs to be Half, Float or Double tensors but got "
+            f"{type_name(first.dtype)} and {type_name(second.dtype)}"
         )
     if first.dtype != second.dtype:
         raise RuntimeError(
-            f"{name}(): Expected object of scalar type {first.dtype.name} but got "
-            f"scalar type {second.dtype.name} for second argument"
+            f"{name}(): Expected object of scalar type {type_name(first.dtype)} but got "
+            f"scalar type {type_name(second.dtype)} for second argument"
         )
     return first, second
 
@@ -88,7 +87,8 @@ _PARTS = [
     case(T(), T()),
     case(T(0, 3), T(3)),
 ]
-_SINGLE = 0x300  # float32 and float64: there is no narrower complex dtype
+_SINGLE = FLOATING & ~HALF  # polar has no float16
+_PARTS_OF_COMPLEX = FLOATING & ~0x080  # no complex dtype has parts of bfloat16
 
 op(
     "complex(real: Tensor, imag: Tensor) -> Tensor",
@@ -96,12 +96,12 @@ op(
     batch="pointwise",
     out_dtype="exact",
     method=False,
-    dtypes=_SINGLE,
+    dtypes=_PARTS_OF_COMPLEX,
     out=True,
     forward=lambda real, imag: _joined(*_parts("complex", real, imag)),
     vjp={"real": lambda g: ops.real(g), "imag": lambda g: ops.imag(g)},
     doc="Return real + i * imag, elementwise.\n\n"
-    "Raises: RuntimeError unless both are float32 or both float64.",
+    "Raises: RuntimeError unless both are float16, both float32 or both float64.",
     samples=_PARTS,
     ref=lambda np, real, imag: real + 1j * imag,
 )
@@ -109,6 +109,8 @@ op(
 
 def _polar(abs, angle):
     _parts("polar", abs, angle)
+    if abs.dtype.name == "float16":
+        raise unsupported("polar_cpu", abs.dtype)
     return _joined(abs * ops.cos(angle), abs * ops.sin(angle))
 
 
@@ -176,7 +178,7 @@ op(
     batch="unary",
     method=False,
     vjp={"self": lambda g: ops.view_as_real(g.resolve_conj())},
-    dtypes=FLOATING & ~HALF,
+    dtypes=_PARTS_OF_COMPLEX,
     doc="Return a last dim of 2 as complex numbers, over the same memory.",
     samples=[case(T(*shape), skip=MEMORY) for shape in ((3, 2), (2,), (0, 2))],
     ref=lambda np, self: self[..., 0] + 1j * self[..., 1],

@@ -20,7 +20,7 @@ from pullback.autograd import forward_ad
 from pullback.ops import ENTRIES, ops
 from pullback.testing.draw import LAYOUTS
 from pullback.testing.hostile.values import Lie, Values
-from pullback.testing.samples import DTYPES, Maker, cases_of, tensors_in
+from pullback.testing.samples import DTYPES, OPTIONAL_DTYPES, Maker, cases_of, tensors_in
 
 __all__ = ["SECONDS", "Call", "attempt", "check_world", "draw_call", "targets"]
 
@@ -177,7 +177,7 @@ def draw_arguments(values: Values, entry: Any) -> tuple[list[Any], dict[str, Any
     rng = values.rng
     cases = cases_of(entry)
     if cases and values.flip(0.7):
-        case, dtype = rng.choice(cases), rng.choice(DTYPES)
+        case, dtype = rng.choice(cases), rng.choice(DTYPES + OPTIONAL_DTYPES)
         if case.only >> dtype.code & 1:
             noise = np.random.default_rng(rng.getrandbits(32))
             grads = dtype.is_floating_point and values.flip(0.3)

@@ -13,7 +13,7 @@ import numpy as np
 
 import pullback as pb
 from pullback.autograd import forward_ad
-from pullback.testing.samples import DTYPES
+from pullback.testing.samples import DTYPES, OPTIONAL_DTYPES
 
 __all__ = ["Lie", "Values"]
 
@@ -29,6 +29,7 @@ WORDS = (
     "", "mean", "sum", "none", "max", "reflect", "replicate", "constant", "ij,jk->ik", "ij->",
     "...", "a" * 5000, "\0", "\ud800", "same", "valid", "cpu", "meta", "float32", "nuc", "fro",
 )  # fmt: skip
+_ALL = DTYPES + OPTIONAL_DTYPES
 SHAPES = (
     (), (0,), (1,), (2,), (3,), (7,), (2, 3), (3, 2), (3, 3), (0, 3), (3, 0), (1, 1), (5, 1),
     (2, 3, 4), (1, 0, 2), (2, 1, 3), (2, 3, 3), (1, 2, 5, 5), (2, 2, 3, 3), (1, 1, 2, 3, 3),
@@ -148,7 +149,7 @@ class Values:
 
     def tensor(self, dtype: Any = None) -> pb.Tensor:
         """Return a tensor of any dtype, layout, device and history."""
-        dtype = dtype or self.rng.choice(DTYPES)
+        dtype = dtype or self.rng.choice(_ALL)
         made = self.filled(self.rng.choice(SHAPES), dtype)
         return self.changed(made) if self.flip(0.5) else made
 
@@ -181,7 +182,7 @@ class Values:
         return self.rng.choice((
             self.integer, self.number, self.sequence, self.liar, self.tensor, self.tensor,
             self.array, lambda: self.rng.choice(ODDITIES), lambda: self.rng.choice(WORDS),
-            lambda: self.rng.choice(DTYPES),
+            lambda: self.rng.choice(_ALL),
         ))()  # fmt: skip
 
     def array(self) -> Any:
@@ -207,7 +208,7 @@ class Values:
             "bool": lambda: self.flip(0.5),
             "int[]": self.sequence,
             "str": lambda: self.rng.choice(WORDS),
-            "dtype": lambda: self.rng.choice(DTYPES),
+            "dtype": lambda: self.rng.choice(_ALL),
             "device": lambda: self.rng.choice(("meta", self.device, "cpu:7", "nowhere")),
             "memory_format": lambda: self.rng.choice(("contiguous_format", pb.channels_last, 3)),
             "layout": lambda: self.rng.choice((None, pb.strided, pb.sparse_coo, "strided")),
