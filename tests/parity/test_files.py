@@ -9,6 +9,7 @@ import pytest
 import pullback as pb
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 
 FORMATS = [{}, {"_use_new_zipfile_serialization": False}]
 DTYPES = [dtype.name for dtype in pb._dtypes()]
@@ -169,7 +170,7 @@ def test_safetensors_file_of_one_loads_in_the_other(writer, reader, tmp_path):
     library = pytest.importorskip("safetensors.torch")
     modules = {pb: pb.safetensors, torch: library}
     sent = {name: t.contiguous() for name, t in content(writer)["tensors"].items()}
-    del sent["complex128"]  # the format has none
+    del sent["complex128"], sent["complex32"]  # the format has none
     sent["empty"], sent["scalar"] = writer.empty(0, 2), writer.tensor(1.5)
     path = tmp_path / "x.safetensors"
     modules[writer].save_file(sent, path, metadata={"a": "b"})

@@ -185,7 +185,12 @@ class TypedStorage(StorageMethods):
         return self._untyped_storage
 
     def pickle_storage_type(self):
-        """Return the name of the class of one dtype, which files have."""
+        """Return the name of the class of one dtype, which files have.
+
+        Raises: KeyError for uint16, uint32, uint64 and complex32, which have no such class.
+        """
+        if self.dtype.name not in _LEGACY_OF:
+            raise KeyError(f"dtype {self.dtype} is not recognized")
         return _LEGACY_OF[self.dtype.name]
 
     _pickle_storage_type = pickle_storage_type
@@ -232,7 +237,8 @@ class TypedStorage(StorageMethods):
     def type(self, dtype=None, non_blocking=False):
         """Return the name of the class of the dtype, or a copy in that of another class."""
         if dtype is None:
-            return f"pullback.{self.pickle_storage_type()}"
+            legacy = _LEGACY_OF.get(self.dtype.name, "storage.TypedStorage")
+            return f"pullback.{legacy}"
         name = dtype.__name__ if isinstance(dtype, builtins.type) else str(dtype).rsplit(".", 1)[-1]
         wanted = _BY_NAME[_LEGACY[name]] if name in _LEGACY else _BY_NAME[name]
         if wanted is self.dtype:
@@ -317,7 +323,7 @@ for _name in _LEGACY:
 
 def legacy_class(dtype):
     """Return the class of typed storages of one dtype, or None if it has none."""
-    return globals().get(_LEGACY_OF.get(dtype.name))
+    return globals()[_LEGACY_OF[dtype.name]] if dtype.name in _LEGACY_OF else None
 
 
 def _conversion(name, dtype):

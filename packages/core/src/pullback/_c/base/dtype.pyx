@@ -165,8 +165,8 @@ cdef int dtype_promote(int a, int b) except -1:
     """Return the dtype that holds values of both; raises where there is none."""
     cdef int found = promotion[a][b]
     if found < 0:
-        raise RuntimeError(f"Promotion for uint16, uint32, uint64 types is not supported, attempted "
-                           f"to promote {type_names[a]} and {type_names[b]}")
+        raise RuntimeError(f"Promotion for uint16, uint32, uint64 types is not supported, "
+                           f"attempted to promote {type_names[a]} and {type_names[b]}")
     return found
 
 

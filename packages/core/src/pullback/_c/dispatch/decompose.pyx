@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t
 
-from pullback.abi cimport PB_BF16, PB_F16, PB_F32
+from pullback.abi cimport PB_BF16, PB_C32, PB_C64, PB_F16, PB_F32
 from pullback._c.base.dtype cimport CATEGORY_FLOATING, dtype_category, dtype_default
 from pullback._c.base.layout cimport layout_retain, layout_same_strides
 from pullback._c.base.state cimport pb_state, thread_state
@@ -35,7 +35,7 @@ cdef object forward_or_decompose(Op op, PyObject **args, PyObject *target):
 cdef object decomposed(Op op, PyObject **args, PyObject *target):
     """Run an op's decomposition below autograd, on operands in the dtype that it computes in.
 
-    Computes 16-bit floating-point numbers in float32.
+    Computes 16-bit floating-point numbers in float32, complex32 in complex64.
     """
     cdef pb_state *state = thread_state()
     cdef bint before = state.grad_enabled
@@ -50,9 +50,9 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
             if op.promote == PROMOTE_FLOAT and dtype_category[
                     (<Tensor>value).dtype] < CATEGORY_FLOATING:
                 value = cast_tensor(<Tensor>value, dtype_default())
-            if (<Tensor>value).dtype in (PB_F16, PB_BF16):
+            if (<Tensor>value).dtype in (PB_F16, PB_BF16, PB_C32):
                 narrow = (<Tensor>value).dtype
-                value = cast_tensor(<Tensor>value, PB_F32)
+                value = cast_tensor(<Tensor>value, PB_C64 if narrow == PB_C32 else PB_F32)
         values.append(value)
     state.grad_enabled = 0
     state.autocast = 0
@@ -66,7 +66,8 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
     if isinstance(result, tuple):       # several results keep their strides
         wide = WIDE_RESULTS.get(op.decompose, ()) if narrow >= 0 else ()
         parts = [cast_tensor(<Tensor>part, narrow)
-                 if narrow >= 0 and (<Tensor?>part).dtype == PB_F32 and i not in wide else part
+                 if narrow >= 0 and (<Tensor?>part).dtype in (PB_F32, PB_C64) and i not in wide
+                 else part
                  for i, part in enumerate(result)]
         return tuple(parts) if op.entry.results is None else op.entry.results(*parts)
     like = kernel_metadata(op, args)    # which promotes all operands together

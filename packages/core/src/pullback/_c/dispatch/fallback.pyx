@@ -7,7 +7,8 @@ import warnings
 from pullback.abi cimport PB_NUM_DTYPES, pb_call
 from pullback._c.base.dtype cimport dtype_object
 from pullback._c.base.state cimport thread_state
-from pullback._c.device.device cimport DEVICE_REF, device_type, device_types, pb_device_type, pb_entry
+from pullback._c.device.device cimport (
+    DEVICE_REF, device_type, device_types, pb_device_type, pb_entry)
 from pullback._c.device.py_kernel cimport run_callable, run_on_host
 from pullback.ops.table.primitives import PRIMITIVES
 

@@ -305,7 +305,7 @@ cdef int call_primitive(int type_id, pb_call *call, int key, int64_t work) excep
 cdef inline int call_plainly(int type_id, pb_call *call, int key, int64_t work) except -1:
     if key >= PB_U16 or call.out[0].dtype >= PB_U16:
         return call_optional(type_id, call, key, work)
-    return call_with_kernel(type_id, call, key, work)
+    return call_present(type_id, call, key, work)
 
 
 # Set by optional_dtypes.pyx: runs a kernel in a dtype for which the device may have none.
@@ -319,8 +319,12 @@ cdef void set_call_optional(int (*run)(int type_id, pb_call *call, int key,
     call_optional = run
 
 
-cdef inline int call_with_kernel(int type_id, pb_call *call, int key, int64_t work) except -1:
+cdef int call_with_kernel(int type_id, pb_call *call, int key, int64_t work) except -1:
     """Run the kernel that the table has for a primitive and dtype, or what replaces it."""
+    return call_present(type_id, call, key, work)
+
+
+cdef inline int call_present(int type_id, pb_call *call, int key, int64_t work) except -1:
     cdef pb_device_type *found = device_types() + type_id
     if not found.loaded:
         device_type(type_id)

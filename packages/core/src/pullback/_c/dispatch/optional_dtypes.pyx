@@ -10,10 +10,10 @@ from libc.string cimport memcpy
 
 from pullback.abi cimport (
     PB_ARRAY_HOST, PB_C32, PB_C64, PB_F16, PB_F32, PB_I32, PB_I64, PB_MAX_NDIM, PB_MAX_OPERANDS,
-    PB_NUM_DTYPES, PB_U16, PB_U32, PB_U64, pb_array, pb_call)
+    PB_NUM_DTYPES, PB_U16, PB_U64, pb_array, pb_call)
 from pullback._c.base.dtype cimport (
-    CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_INTEGRAL, dtype_category, dtype_itemsize,
-    dtype_signed, scalar_read, scalar_write)
+    CATEGORY_BOOL, CATEGORY_INTEGRAL, dtype_category, dtype_itemsize, dtype_signed, scalar_read,
+    scalar_write)
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.device.device cimport device_type, pb_entry
 from pullback._c.dispatch.fallback cimport call_missing
@@ -54,7 +54,7 @@ cdef int call_optional(int type_id, pb_call *call, int key, int64_t work) except
     elif key == PB_C32:
         if call.primitive == before and not serves(type_id, call.primitive, PB_C64):
             return call_missing(type_id, call, key)     # there is a decomposition
-    elif not serves(type_id, call.primitive, stand_in) and call.primitive != SIGN:
+    elif not serves(type_id, MINIMUM if call.primitive == SIGN else call.primitive, stand_in):
         return call_missing(type_id, call, key)
     state.fallback_primitive = -1
     try:
@@ -112,7 +112,7 @@ cdef int call_as_signed(int type_id, pb_call *call, pb_array **operands, int key
 
 
 cdef int call_flipped(int type_id, pb_call *call, int key, int64_t work) except -1:
-    """Run a kernel of the signed dtype, whose order is that of unsigned ones with the top bit flipped."""
+    """Run a kernel of the signed dtype, which orders unsigned numbers with the top bit flipped."""
     cdef pb_array arrays[PB_MAX_OPERANDS]
     cdef pb_array *operands[PB_MAX_OPERANDS]
     cdef uint64_t numbers[PB_MAX_OPERANDS]

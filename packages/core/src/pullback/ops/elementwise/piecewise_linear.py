@@ -5,7 +5,7 @@ from pullback.ops.rules.dtypes import require, unsupported
 from pullback.ops.rules.elementwise_util import look_at, number, wide
 from pullback.ops.table.kinks import AS_IF_FLAT, JUMP, kink
 from pullback.ops.table.samples import T, case
-from pullback.ops.table.schema import FLOATING, INTEGRAL, op, ops
+from pullback.ops.table.schema import FLOATING, INTEGRAL, UNSIGNED, op, ops
 
 # -- piecewise linear ------------------------------------------------------------------------------
 
@@ -114,12 +114,12 @@ def _limits(name, self, low, high):
         raise ValueError("min_val cannot be greater than max_val")
     if self.dtype.is_floating_point:
         return low, high
-    if self.dtype.name == "uint8" and (low < 0 or high < 0):
+    if self.dtype.kind == "u" and (low < 0 or high < 0):
         raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     return int(low), int(high)
 
 
-_SIGNED_OR_FLOATING = (INTEGRAL | FLOATING) & ~0x002  # all but uint8
+_SIGNED_OR_FLOATING = (INTEGRAL | FLOATING) & ~UNSIGNED
 _LIMITED = activation_samples((0.0, 6.0), low=-2, high=8)
 
 op(

@@ -5,7 +5,7 @@ from pullback.ops.rules.operands import is_meta
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import T, case, fixed, references_of
-from pullback.ops.table.schema import FLOATING, INTEGRAL, op, ops
+from pullback.ops.table.schema import FLOATING, INTEGRAL, UNSIGNED, op, ops
 
 references = references_of("reductions")
 
@@ -147,7 +147,7 @@ def _dtype_of_number(bounds, value):
 
 
 _BOUNDS = fixed((-2, -1, 0, 0, 2))
-_REAL = INTEGRAL & ~0x002 | FLOATING  # the bounds are no unsigned numbers
+_REAL = INTEGRAL & ~UNSIGNED | FLOATING  # the bounds are no unsigned numbers
 op(
     "searchsorted(sorted_sequence: Tensor, self: Operand, *, out_int32: bool = False, "
     "right: bool = False, side: str? = None, sorter: Tensor? = None) -> Tensor",

@@ -394,7 +394,8 @@ def _scalar(like, value):
     """Return a number as a 0-d tensor on the device of another."""
     import pullback
 
-    return pullback.tensor(value, device=like.device)
+    wide = like.dtype if like.dtype.name == "uint64" and isinstance(value, int) else None
+    return pullback.tensor(value, dtype=wide, device=like.device)
 
 
 op(

@@ -4,7 +4,6 @@ from functools import cache
 
 from pullback.ops.table.schema import ops
 
-
 _TYPE_NAMES = {
     "bool": "Bool",
     "uint8": "Byte",

@@ -30,6 +30,7 @@ ALL = 0xFFFF
 NUMBERS = INTEGRAL | FLOATING | COMPLEX
 REAL = BOOL | INTEGRAL | FLOATING
 FLOAT_COMPLEX = FLOATING | COMPLEX
+OPTIONAL = 0xF000  # uint16, uint32, uint64, complex32: few kernels of a backend have them
 
 AUTOCAST = (None, "lower", "float32", "dtype", "promote", "off")
 

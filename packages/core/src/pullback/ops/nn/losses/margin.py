@@ -11,7 +11,7 @@ from pullback.ops.nn.losses.util import (
 from pullback.ops.rules.dtypes import check_dtype, dtype_named, type_name
 from pullback.ops.table.kinks import Fixed, kink
 from pullback.ops.table.samples import KINKS, T, case, constant, fixed, references_of
-from pullback.ops.table.schema import FLOATING, HALF, NUMBERS, REAL, op, ops
+from pullback.ops.table.schema import FLOATING, HALF, NUMBERS, OPTIONAL, REAL, op, ops
 
 references = references_of("losses")
 
@@ -128,7 +128,7 @@ op(
     autocast="float32",
     method=False,
     namespace="functional",
-    dtypes=NUMBERS & REAL,
+    dtypes=NUMBERS & REAL & ~OPTIONAL,
     composite=lambda input1, input2, target, margin, size_average, reduce, reduction: _ranking(
         input1, input2, target, margin, checked_reduction(size_average, reduce, reduction)
     ),
@@ -149,7 +149,7 @@ op(
     autocast="float32",
     method=False,
     function="margin_ranking_loss",
-    dtypes=NUMBERS & REAL,
+    dtypes=NUMBERS & REAL & ~OPTIONAL,
     composite=lambda input1, input2, target, margin, reduction: _ranking(
         input1, input2, target, margin, numbered_reduction("margin_ranking_loss", reduction)
     ),
@@ -269,7 +269,7 @@ op(
     composite=_triplet_margin_loss,
     method=False,
     namespace="functional",
-    dtypes=NUMBERS,
+    dtypes=NUMBERS & ~OPTIONAL,
     doc="Return by how much the negative is not further from the anchor than the positive by a "
     "margin, reduced.\n\nWith `swap`, its distance from the positive counts if it is smaller.",
     ref=references.triplet_margin_loss,
@@ -289,7 +289,7 @@ op(
     autocast="float32",
     method=False,
     function="triplet_margin_loss",
-    dtypes=NUMBERS,
+    dtypes=NUMBERS & ~OPTIONAL,
     composite=lambda anchor, positive, negative, margin, p, eps, swap, reduction: _triplet_margin(
         anchor,
         positive,
@@ -334,7 +334,7 @@ op(
     composite=_by_distance,
     method=False,
     namespace="functional",
-    dtypes=NUMBERS,
+    dtypes=NUMBERS & ~OPTIONAL,
     doc="Return triplet_margin_loss with any distance, a function of two tensors.",
     kinks=[kink([[0.0]], [[0.5]], [[1.5]], to=([[0.0]], [[1.0]], [[-1.0]]))],
     samples=[
