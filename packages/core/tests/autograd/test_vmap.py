@@ -1,5 +1,7 @@
 """vmap: placing batches, what it refuses, randomness, in-place writes, custom Functions."""
 
+import functools
+
 import pytest
 
 import pullback as pb
@@ -128,7 +130,34 @@ REFUSED = {
     "in_dim text": (lambda: vmap(pb.sin, in_dims=("x",))(X), ValueError, "Got in_dim=x"),
     "in_dims": (lambda: vmap(pb.sin, in_dims=(0, 1))(X), ValueError, "in_dims is not compatible"),
     "in_dims None": (lambda: vmap(pb.sin, in_dims=None)(X), ValueError, "expected `in_dims`"),
-    "none mapped": (lambda: vmap(pb.sin, in_dims=(None,))(X), ValueError, "every in_dim is None"),
+    "none mapped": (lambda: vmap(pb.sin, in_dims=(None,))(X), ValueError, "Expected at least one"),
+    "in_dims list": (lambda: vmap(pb.sin, in_dims=[0])(X), ValueError, "got: <class 'list'>"),
+    "in_dims tree": (
+        lambda: vmap(lambda a: a[0], in_dims=((0, {"x": 0}),))((X, X)),
+        ValueError,
+        r"TreeSpec\(tuple, None, \[TreeSpec\(tuple, None, \[\*,\n    TreeSpec\(dict, \['x'\], \[",
+    ),
+    "partial": (
+        lambda: vmap(functools.partial(pb.add, other=1), in_dims="x")(X),
+        ValueError,
+        r"vmap\(functools.partial\(add, ...\), in_dims=x",
+    ),
+    "numpy": (lambda: vmap(lambda a: a.numpy())(X), RuntimeError, "doesn't have storage"),
+    "indexed": (
+        lambda: vmap(lambda a: pb.zeros(2).index_add_(0, pb.tensor([0]), a[:1]))(X),
+        RuntimeError,
+        r"vmap: index_add_\(self, \*extra_args\) is not possible because there exists a Tensor",
+    ),
+    "statistics": (
+        lambda: vmap(pb.nn.BatchNorm1d(2))(pb.ones(3, 4, 2)),
+        RuntimeError,
+        "Batch norm got a batched tensor as input",
+    ),
+    "random out": (
+        lambda: vmap(lambda a: pb.rand(2, out=pb.empty(2)), randomness="different")(X),
+        RuntimeError,
+        "calling out variants of random operations",
+    ),
     "sizes": (
         lambda: vmap(lambda a, b: a)(X, pb.ones(2)),
         ValueError,
@@ -150,6 +179,11 @@ REFUSED = {
         "out_dims is not compatible",
     ),
     "out_dims text": (lambda: vmap(lambda a: a, out_dims="x")(X), ValueError, "must be an int"),
+    "out_dims list": (
+        lambda: vmap(lambda a: (a, a), out_dims=[0, 1])(X),
+        ValueError,
+        r"TreeSpec\(list, None, \[\*,\n  \*\]\) but outputs has structure TreeSpec\(tuple",
+    ),
     "randomness": (
         lambda: vmap(pb.sin, randomness="x"),
         RuntimeError,
@@ -200,6 +234,21 @@ class TestRandomness:
         assert not pb.equal(found[0], found[1])
         found = vmap(lambda a: pb.bernoulli(a * 0 + 0.5), randomness="different")(pb.zeros(3, 64))
         assert not pb.equal(found[0], found[1])
+
+    @pytest.mark.parametrize(
+        "draw",
+        [
+            lambda a: pb.bernoulli(a * 0 + 0.5),
+            lambda a: pb.normal(a, 1.0),
+            lambda a: pb.poisson(a.abs()),
+            lambda a: pb.multinomial(a.abs() + 1, 2),
+            lambda a: pb.zeros_like(a).bernoulli_(a * 0 + 0.5),
+        ],
+    )
+    def test_same_draws_by_different_elements_are_refused(self, draw):
+        with pytest.raises(RuntimeError, match="not currently support same randomness with a bat"):
+            vmap(draw, randomness="same")(X)
+        assert vmap(draw, randomness="different")(X).shape == X.shape
 
     def test_different_in_place_needs_a_batch(self):
         with pytest.raises(RuntimeError, match="different inplace randomness"):

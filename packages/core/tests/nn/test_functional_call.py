@@ -42,6 +42,9 @@ class TestReplacement:
         own = layer.weight
         with pytest.raises(RuntimeError):
             functional_call(layer, {"weight": pb.ones(1, 3)}, pb.ones(2))
+        for name, error in (("0", TypeError), ("", KeyError)):
+            with pytest.raises(error, match=f"attribute `{name}`: Linear|be empty string"):
+                functional_call(nn.Sequential(nn.Linear(2, 1)), {name: pb.ones(1, 2)}, pb.ones(2))
         with pytest.raises(TypeError, match=r"3 is not an instance of pullback\.Tensor"):
             functional_call(layer, {"weight": pb.ones(1, 3), "bias": 3}, pb.ones(2))
         assert layer.weight is own and not hasattr(layer, "other")
@@ -160,6 +163,10 @@ def test_stacked_models_must_be_alike():
         ([], "Expected at least one model, got 0"),
         ([nn.Linear(2, 2), nn.Linear(2, 2).eval()], "to have the same training/eval mode"),
         ([nn.Linear(2, 2), nn.Identity()], "to be of the same class"),
+        (
+            [nn.Linear(2, 2).requires_grad_(False), nn.Linear(2, 2)],
+            "Expected weight from each model to have the same .requires_grad",
+        ),
     ):
         with pytest.raises(RuntimeError, match=message):
             stack_module_state(models)

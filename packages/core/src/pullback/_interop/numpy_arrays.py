@@ -111,6 +111,11 @@ def as_array(tensor):
     import numpy
 
     if not arrays.is_host(tensor):
+        if tensor.device.type in ("cpu", "ref"):
+            raise RuntimeError(
+                "Cannot access data pointer of Tensor that doesn't have storage: it stands for a "
+                "batch, and vmap runs its function once for all elements"
+            )
         raise TypeError(
             f"can't convert {tensor.device} device type tensor to numpy. Use "
             f"Tensor.cpu() to copy the tensor to host memory first."

@@ -54,11 +54,15 @@ def whole_batch(tensor):
     return compiled("graph.levels", "whole")(tensor)
 
 
+def is_batched(tensor):
+    """Return True for a tensor that stands for a batch of vmap."""
+    return compiled("transforms.batching", "are_batched")((tensor,))
+
+
 def beside(tensor, *others):
     """Return a new tensor, batched where others are, so that these can be written into it."""
-    are_batched = compiled("transforms.batching", "are_batched")
     for other in others:
-        if are_batched((other,)):
+        if is_batched(other):
             tensor = ops.clone_beside(tensor, other)
     return tensor
 

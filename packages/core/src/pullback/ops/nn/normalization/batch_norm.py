@@ -12,6 +12,7 @@ from pullback.ops.nn.normalization.checks import (
 )
 from pullback.ops.nn.normalization.standardize import scale_samples
 from pullback.ops.rules.shapes import product
+from pullback.ops.table.primitives_api import is_batched
 from pullback.ops.table.samples import T, case, constant, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
 
@@ -44,6 +45,18 @@ def _by_channel(self):
     return (1, self.shape[1], *(1,) * (self.ndim - 2))
 
 
+def _check_batches(found, *statistics):
+    """Raise where vmap would write running statistics that are the same for the whole batch."""
+    written = [value for value in statistics if value is not None]
+    if written and is_batched(found) and not all(map(is_batched, written)):
+        raise RuntimeError(
+            "Batch norm got a batched tensor as input while the running_mean or running_var, which "
+            "will be updated in place, were not batched.\nIf you are using a module and do not "
+            "need eval mode, please set `track_running_stats` to be False, or use "
+            "pullback.func.replace_all_batch_norm_modules_."
+        )
+
+
 def batch_norm(self, weight, bias, mean, variance, training, momentum, eps):
     if not training:
         for name, value in (("running_mean", mean), ("running_var", variance)):
@@ -64,6 +77,7 @@ def batch_norm(self, weight, bias, mean, variance, training, momentum, eps):
     )
     count = product(self.shape[d] for d in dims)
     if count:
+        _check_batches(found, mean, variance)
         _update(mean, found, momentum)
         _update(variance, _unbiased(spread, count), momentum)
     return out
