@@ -17,7 +17,6 @@ from pullback.ops.nn.recurrent_layers import MODES, run_layers
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
 
-
 _HOST = ("cpu", "ref")
 
 

@@ -190,21 +190,3 @@ op(
     doc="Return the root of the sum of squares over at most two dims.\n\n"
     "Deprecated as in torch: linalg.vector_norm does the same.",
 )
-
-
-def _norm_except_dim(v, pow, dim):
-    if dim == -1:
-        return ops.norm(v, pow)
-    others = tuple(d for d in range(v.ndim) if d != wrap_dim(dim, v.ndim, "norm_except_dim"))
-    return ops.linalg_vector_norm(v, pow, others, True) if others else ops.abs(v)
-
-
-op(
-    "norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor",
-    composite=_norm_except_dim,
-    method=False,
-    dtypes=FLOAT_COMPLEX,
-    samples=[case(T(2, 3)), case(T(2, 3, 2), 2, 1), case(T(2, 3), 2, -1), case(T(2, 3), 1, 1)],
-    ref=references.norm_except_dim,
-    doc="Return the norm over all dims but one, which stays; over all of them for dim=-1.",
-)

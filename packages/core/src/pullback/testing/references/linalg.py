@@ -338,13 +338,6 @@ def vector_norm_of_dims(np, self, dim, keepdim=False):
     return vector_norm(np, self, 2, dim, keepdim)
 
 
-def norm_except_dim(np, v, pow=2, dim=0):
-    """The norm over the other dims."""
-    if dim == -1:
-        return vector_norm(np, v, pow)
-    return vector_norm(np, v, pow, tuple(d for d in range(v.ndim) if d != dim), True)
-
-
 def columns_of_reflections(np, self, tau, columns):
     """The first columns of the product."""
     return product_of_reflections(np, self, tau)[..., :columns]
