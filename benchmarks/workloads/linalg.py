@@ -1,4 +1,4 @@
-"""Matrix products of all kinds, and LAPACK."""
+"""Matrix products of all kinds, LAPACK, and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -136,4 +136,36 @@ table(
     ],
     budget=PRODUCT_BUDGET,
     backward=True,
+)
+
+
+def signals(m, size):
+    """One long signal, and many short ones."""
+    one, count = size(1 << 20), size(4096)
+    return {
+        "c1": m.randn(one, dtype=m.complex64),
+        "z1": m.randn(one, dtype=m.complex128),
+        "c": m.randn(count, 256, dtype=m.complex64),
+        "z": m.randn(count, 256, dtype=m.complex128),
+        "x": m.randn(count, 256),
+        "d": m.randn(count, 256, dtype=m.float64),
+        "xf": m.randn(count, 129, dtype=m.complex64),
+        "i": m.randn(size(512), 512, dtype=m.complex64),
+    }
+
+
+table(
+    "linalg/Fourier transforms",
+    signals,
+    pairs(
+        ("m.fft.fft(c1)", "np.fft.fft(c1)"),
+        ("m.fft.fft(z1)", "np.fft.fft(z1)"),
+        ("m.fft.fft(c)", "np.fft.fft(c)"),
+        ("m.fft.fft(z)", "np.fft.fft(z)"),
+        ("m.fft.rfft(x)", "np.fft.rfft(x)"),
+        ("m.fft.rfft(d)", "np.fft.rfft(d)"),
+        ("m.fft.irfft(xf)", "np.fft.irfft(xf)"),
+        ("m.fft.fft2(i)", "np.fft.fft2(i)"),
+    ),
+    budget=PRODUCT_BUDGET,
 )

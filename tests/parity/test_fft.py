@@ -31,7 +31,6 @@ MISTAKES = (
     "{f}(R(4), norm=1)",
     "{f}(R(4), 'a')",
     "{f}(R(4), 2.5)",
-    "{f}(3)",
     "{f}(R(4).half())",
     "{f}(R(4).bfloat16())",
     "{f}(R(4).to(m.complex64), out=m.empty(0, dtype=m.int64))",

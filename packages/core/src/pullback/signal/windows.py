@@ -56,7 +56,7 @@ def _window(
     if M == 0 or (M == 1 and one):
         made = pullback.ones_like(positions)
     else:
-        made = values(positions, M - bool(sym))
+        made = values(positions, M - 1 if sym or M == 1 else M)
     return made.to(dtype).requires_grad_(requires_grad)
 
 

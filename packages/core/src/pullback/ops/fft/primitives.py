@@ -16,7 +16,7 @@ REAL_DTYPES = FLOATING & ~HALF
 def _run(primitive, self, shape, dtype, dim, normalization, forward):
     out = new_empty(self, shape, dtype)
     if out.numel():
-        run_primitive(primitive, (out,), (self,), tuple(dim), normalization, int(forward))
+        run_primitive(primitive, out, self, dim, normalization, int(forward))
     return out
 
 

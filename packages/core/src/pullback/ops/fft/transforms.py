@@ -4,7 +4,7 @@ from pullback.ops.rules.arguments import check_str, integers
 from pullback.ops.rules.dims import check_dim
 from pullback.ops.rules.dtypes import cast_to, default_dtype, type_name
 from pullback.ops.table.samples import T, case, references_of
-from pullback.ops.table.schema import ALL, BOOL, FLOATING, HALF, INTEGRAL, op, ops
+from pullback.ops.table.schema import ALL, BOOL, COMPLEX, FLOATING, HALF, INTEGRAL, op, ops
 
 references = references_of("fft")
 
@@ -128,12 +128,23 @@ def _check_is_real(self, name):
 
 
 def _of_one_dim(name, result, forward):
+    run, inverse = _RESULTS[result], 0 if forward else 2
+    plain = (COMPLEX if result == "complex" else 0) | (FLOATING & ~HALF if result != "real" else 0)
+    onesided = result == "half"
+
     def transform(self, n, dim, norm):
-        if result == "half":
+        dtype = self.dtype
+        if n is None and norm is None and plain >> dtype.code & 1:  # nothing to change or check
+            ndim = self.ndim
+            if -ndim <= dim < ndim and self.shape[dim]:
+                if dtype.is_complex:
+                    return ops.fft_c2c(self, (dim % ndim,), inverse, forward)
+                return ops.fft_r2c(self, (dim % ndim,), inverse, forward, onesided)
+        if onesided:
             _check_is_real(self, name)
         self = promoted(self)
         dims = (_wrapped(dim, self.ndim),)
-        return _RESULTS[result](self, dims, (n,), norm, forward, f"fft_{name}")
+        return run(self, dims, (n,), norm, forward, f"fft_{name}")
 
     return transform
 
