@@ -30,6 +30,7 @@ LIBRARIES = {
     "libcublas.so.13": ["cublas.c", "cublas_gemm.c", "cublas_batched.c", "dense.c", "library.c"],
     "libnvJitLink.so.13": [],
     "libcusparse.so.12": [],
+    "libcufft.so.12": ["cufft.c", "library.c"],
     "libcusolver.so.12": ["cusolver.c", "cusolver_svd.c", "dense.c", "library.c"],
 }
 DRIVER_SOURCES = [
