@@ -1,4 +1,4 @@
-"""The fake cuBLAS and cuSOLVER, proved through nvmath's bindings against NumPy."""
+"""The fake cuBLAS, cuSOLVER and cuFFT, proved through nvmath's bindings against NumPy."""
 
 import itertools
 import sys
@@ -517,3 +517,37 @@ def test_library_calls_wait_in_their_stream(blas, solver, cuda, control):
     with control.deferred():
         assert run(wait=False) == 1  # the matrix was still 0
         assert run(wait=True) == 0
+
+
+@pytest.mark.parametrize(("code", "kinds"), [("F", (0x29, 0x2A, 0x2C)), ("D", (0x69, 0x6A, 0x6C))])
+def test_fourier_transforms_of_a_batch(cuda, context, code, kinds):
+    pytest.importorskip("nvmath.bindings")
+    from nvmath.bindings import cufft
+
+    real, stream = code.lower(), cuda.Stream(1)
+    names = ("c2c", "r2c", "c2r") if code == "F" else ("z2z", "d2z", "z2d")
+    z, x = numbers(code, 2, 4, 5), numbers(real, 2, 4, 5)
+    half = np.fft.rfft2(x).astype(code)
+    for name, kind, source, expected, direction in (
+        (names[0], kinds[0], z, np.fft.fft2(z), (-1,)),
+        (names[0], kinds[0], z, np.fft.ifft2(z) * 20, (1,)),
+        (names[1], kinds[1], x, half, ()),
+        (names[2], kinds[2], half, x * 20, ()),
+    ):
+        plan = cufft.create()
+        sizes = [list(part.shape[1:]) for part in (source, expected)]
+        cufft.make_plan_many64(
+            plan, 2, [4, 5], sizes[0], 1, int(np.prod(sizes[0])), sizes[1], 1,
+            int(np.prod(sizes[1])), kind, 2)  # fmt: skip
+        cufft.set_stream(plan, stream.handle)
+        given, found = cuda.mem_alloc(source.nbytes), np.empty(expected.shape, expected.dtype)
+        found = found.astype(code if found.dtype.kind == "c" else real)
+        made = cuda.mem_alloc(found.nbytes)
+        cuda.memcpy_htod(given, np.ascontiguousarray(source))
+        getattr(cufft, f"exec_{name}")(plan, int(given), int(made), *direction)
+        stream.synchronize()
+        cuda.memcpy_dtoh(found, made)
+        np.testing.assert_allclose(found, expected, atol=40 * ROOM[code])
+        cufft.destroy(plan)
+        with pytest.raises(cufft.cuFFTError):
+            cufft.set_stream(plan, stream.handle)

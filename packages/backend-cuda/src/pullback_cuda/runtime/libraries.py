@@ -1,4 +1,4 @@
-"""cuBLAS and cuSOLVER, through nvmath.bindings: looked up for the first matrix product.
+"""cuBLAS, cuSOLVER and cuFFT, through nvmath.bindings: looked up when they are first needed.
 
 A handle belongs to a device and one of its streams: work on two streams must not share a workspace.
 """
