@@ -111,6 +111,53 @@ table(
 )
 
 
+def decomposed(m, size):
+    """A matrix of a middling size, and many small ones."""
+    k, n = size(512), size(10_000)
+    g, b = m.randn(k, k), m.randn(n, 8, 8)
+    one, unit = m.eye(k), m.eye(8)
+    return {
+        "g": g,
+        "sym": g + g.T,
+        "spd": g @ g.T / k + one,
+        "low": m.tril(g) * 0.1 + one,
+        "b": b,
+        "bsym": b + b.transpose(1, 2),
+        "bspd": b @ b.transpose(1, 2) + unit,
+        "blow": m.tril(b) * 0.1 + unit,
+    }
+
+
+def on_both(text):
+    """Give the row of a matrix and that of many small ones."""
+    return [text.format("", "g"), text.format("b", "b")]
+
+
+table(
+    "linalg/decompositions",
+    decomposed,
+    [
+        row
+        for text in (
+            "m.linalg.cholesky({0}spd)",
+            "m.linalg.solve_triangular({0}low, {1}, upper=False)",
+            "m.linalg.det({1})",
+            "m.linalg.lu_factor({1})",
+            "m.linalg.qr({1})",
+            "m.linalg.eigh({0}sym)",
+            "m.linalg.eigvalsh({0}sym)",
+            "m.linalg.eig({1})",
+            "m.linalg.svdvals({1})",
+            "m.linalg.pinv({1})",
+            "m.linalg.lstsq({1}, {1})[0]",
+            "m.linalg.matrix_exp(0.01 * {1})",
+        )
+        for row in on_both(text)
+    ],
+    budget=PRODUCT_BUDGET,
+)
+
+
 def half_squares(m, size):
     """Half precision, which BLAS does not have."""
     k = size(256)

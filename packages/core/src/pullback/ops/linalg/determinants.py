@@ -79,6 +79,8 @@ def _adjugate(matrices):
     what is left the part of the large singular values has an inverse, and the adjugate of its
     Schur complement, which is small, needs none.
     """
+    scale = _power_of_two(matrices.detach())
+    matrices = matrices / scale
     fixed_at = whole_batch(matrices.detach())
     values = ops.svd_batch(fixed_at, True)[1]
     size, small = matrices.shape[-1], _count_small(values, matrices.dtype)
@@ -103,7 +105,15 @@ def _adjugate(matrices):
         inner = inner + determinant[..., None, None] * whole
         inner = inner * ops.linalg_det(first)[..., None, None]
     inner = phase[..., None, None] * inner
-    return ops.matmul(ops.matmul(adjoint(right), inner), adjoint(left))
+    found = ops.matmul(ops.matmul(adjoint(right), inner), adjoint(left))
+    return found * scale ** (size - 1)
+
+
+def _power_of_two(matrices):
+    """Return the size of matrices, rounded down to a power of two; 1 for zeros and infinities."""
+    size = ops.amax(ops.abs(matrices), (-2, -1), True)
+    power = ops.exp2(ops.floor(ops.log2(size)))
+    return ops.where((power > 0) & (power < math.inf), power, ops.ones_like(power))
 
 
 def _is_regular(diagonal):
@@ -111,8 +121,10 @@ def _is_regular(diagonal):
     size = ops.abs(whole_batch(diagonal.detach()))
     if size.device.type == "meta" or not size.numel():
         return True
-    bound = _SMALL[size.dtype.itemsize]
-    return bool(ops.all(ops.amin(size, -1) > bound * ops.amax(size, -1)).item())
+    bound, range_ = _SMALL[size.dtype.itemsize], {4: 1e15, 8: 1e150}[size.dtype.itemsize]
+    largest = ops.amax(size, -1)
+    is_regular = ops.amin(size, -1) > bound * largest
+    return bool(ops.all(is_regular & (largest < range_) & (largest > 1 / range_)).item())
 
 
 def _det_vjp(gs, self, out0, out1):

@@ -12,6 +12,7 @@ from pullback.ops.linalg.triangular import solve_left, solve_right
 from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dtypes import dtype_named, require, type_name
 from pullback.ops.rules.shapes import broadcast_shape
+from pullback.ops.table.kinks import Fixed, kink
 from pullback.ops.table.primitives_api import new_empty, whole_batch
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import op, ops, result_type
@@ -220,6 +221,8 @@ _KEYWORDS = {
     "method": False,
     "namespace": "linalg",
 }
+# Two candidates for a pivot are equal: the first one is taken.
+_TIE = [kink([[1.0, 0.0], [1.0, 1.0]], to=[[0.0, 0.0], [1.0, 1.0]], second=None)]
 _ABOUT = (
     "P A = L U with partial pivoting: L has ones on its diagonal.\n\nShape: (..., m, n); pivots "
     "are (..., min(m, n)), int32: row i was swapped with row pivots[i], counted from 1.\n\n"
@@ -229,6 +232,8 @@ op(
     "linalg_lu_factor(A: Tensor, *, pivot: bool = True) -> Tensor[]",
     composite=lambda A, pivot: _Factor(*_lu_factor_ex(A, pivot, True)[:2]),
     function="lu_factor",
+    kinks=_TIE,
+    nonderivative_at=references.pivots_are_zero,
     samples=[_SAMPLES[0], _SAMPLES[3], _SAMPLES[4]],
     ref=lambda np, A: references.lu_packed(np, A)[:2],
     doc=f"Return L and U in one matrix and the pivots of {_ABOUT} For a pivot of 0 too.",
@@ -238,6 +243,8 @@ op(
     "linalg_lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Tensor[]",
     composite=_lu_factor_ex,
     function="lu_factor_ex",
+    kinks=_TIE,
+    nonderivative_at=references.pivots_are_zero,
     samples=_SAMPLES[:3],
     ref=references.lu_packed,
     doc="Return L and U in one matrix, the pivots, and per matrix 0 or the number of the first "
@@ -248,6 +255,8 @@ op(
     "linalg_lu(A: Tensor, *, pivot: bool = True) -> Tensor[]",
     composite=_linalg_lu,
     function="lu",
+    kinks=_TIE,
+    nonderivative_at=references.pivots_are_zero,
     samples=_SAMPLES,
     ref=references.lu,
     doc="Return P, L and U with A = P L U, where P is a permutation matrix, by partial pivoting."
@@ -258,6 +267,8 @@ op(
 op(
     "lu(self: Tensor, pivot: bool = True, get_infos: bool = False) -> Tensor[]",
     composite=_top_lu,
+    kinks=_TIE,
+    nonderivative_at=references.pivots_are_zero,
     out=True,
     out_overlap=True,
     out_dtype="exact",
@@ -385,6 +396,7 @@ def _solve_packed(packed, pivots, right, turned):
     return _permute(solve_left(flipped, half, True, True), ops.argsort(order))
 
 
+_NO_POLE = "it exists but where U has a 0 or a denormal number on its diagonal"
 _SYSTEMS = [
     case(*_PACKED, T(3, 2), skip=_SWAPS),
     case(*_PACKED, T(2, 3, 1), adjoint=True, skip=_SWAPS),
@@ -395,6 +407,9 @@ op(
     "adjoint: bool = False) -> Tensor",
     composite=_lu_solve,
     function="lu_solve",
+    kinks=[
+        kink([[1.0]], Fixed([1]), [[0.0]], to=([[0.0]], [[1.0]]), second=None, outside=_NO_POLE)
+    ],
     samples=_SYSTEMS,
     ref=references.lu_solve,
     doc="Return the solution X of A X = B, given what linalg.lu_factor makes of A.\n\nOf A^H X = B "
@@ -418,6 +433,9 @@ def _top_lu_solve(self, LU_data, LU_pivots):
 op(
     "lu_solve(self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor",
     composite=_top_lu_solve,
+    kinks=[
+        kink([[0.0]], [[1.0]], Fixed([1]), to=([[1.0]], [[0.0]]), second=None, outside=_NO_POLE)
+    ],
     out=True,
     out_overlap=True,
     out_dtype="exact",

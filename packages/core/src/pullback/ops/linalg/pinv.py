@@ -14,6 +14,7 @@ from pullback.ops.linalg.triangular import solve_left
 from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dtypes import dtype_named, type_name
 from pullback.ops.rules.shapes import broadcast_shape
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import put
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import op, ops, result_type
@@ -170,6 +171,7 @@ def _pinv_of_kept(A, atol, rtol, hermitian):
     return ops.pinv_batch(A - noise, 0.0, eps, hermitian)
 
 
+_SAME_RANK = "it is that among matrices of the same rank"
 _ABOUT_TOLERANCE = (
     "Singular values up to max(atol, rtol * the largest) count as 0. Without rtol it is eps * "
     "max(m, n), or 0 if atol is above 0; both may be tensors, with a number for each matrix. With "
@@ -184,6 +186,8 @@ op(
     method=False,
     namespace="linalg",
     function="pinv",
+    kinks=[kink([[0.0, 0.0]], to=[[0.0, 0.0]], outside=_SAME_RANK)],
+    nonderivative_at=references.rank_is_not_full,
     dtypes=SOLVED,
     samples=[
         case(_TALL, skip=_SAME),
@@ -207,6 +211,8 @@ op(
 op(
     "pinverse(self: Tensor, rcond: float = 1e-15) -> Tensor",
     composite=lambda self, rcond: _pinv(self, rcond, False, 0.0, rcond),
+    kinks=[kink([[0.0, 0.0]], to=[[0.0, 0.0]], outside=_SAME_RANK)],
+    nonderivative_at=references.rank_is_not_full,
     dtypes=SOLVED,
     samples=[case(_TALL, skip=_SAME), case(_SQUARE, 0.01, skip=_SAME)],
     ref=lambda np, self, rcond=1e-15: np.linalg.pinv(self, rcond=rcond),
@@ -296,6 +302,7 @@ op(
     method=False,
     namespace="linalg",
     function="cond",
+    kinks=[kink([[1.0, 0.0], [0.0, 1.0]], to=[[1.0, 0.0], [0.0, -1.0]], second=None)],
     dtypes=SOLVED,
     samples=[
         *(case(_SQUARE, p, skip=_SINGULAR) for p in (None, -2, 1, -math.inf, "fro", "nuc")),
@@ -410,7 +417,8 @@ def _lstsq(self, b, rcond, driver):
     none = ops.new_empty(values, (0,))
     residuals = none
     if rows > columns and driver != "gelsy" and (driver == "gels" or all_hold(rank == columns)):
-        residuals = ops.sum(ops.square(ops.abs(B - ops.matmul(A, found))), -2)
+        rest = B - ops.matmul(A, found)  # by no absolute values: those have a kink at 0
+        residuals = ops.sum(ops.real(rest * ops.conj(rest)), -2)
     return _Lstsq(
         found.squeeze(-1) if vector else found,
         residuals.squeeze(-1) if vector and residuals.numel() else residuals,
@@ -420,6 +428,9 @@ def _lstsq(self, b, rcond, driver):
 
 
 _FEW = dict.fromkeys(("in_graph",), "ranks and singular values have no derivative, as in torch")
+_VALUES = dict.fromkeys(
+    ("grad", "gradgrad", "in_graph"), "the singular values have no derivative, as in torch"
+)
 op(
     "linalg_lstsq(self: Tensor, b: Tensor, rcond: float? = None, *, driver: any = None) -> "
     "Tensor[]",
@@ -429,11 +440,17 @@ op(
     method=False,
     namespace="linalg",
     function="lstsq",
+    kinks=[
+        kink(
+            [[0.0], [0.0]], [[1.0], [1.0]], to=([[0.0], [0.0]], [[0.0], [0.0]]), outside=_SAME_RANK
+        )
+    ],
+    nonderivative_at=references.rank_is_not_full,
     dtypes=SOLVED,
     samples=[
         case(_TALL, T(3, 2), skip={**_SAME, **_FEW}),
         case(_TALL, T(3, 2), driver="gels", skip={**_SAME, **_FEW}),
-        case(_TALL, T(3, 1), driver="gelsd", skip={**_SAME, **_FEW}),
+        case(_TALL, T(3, 1), driver="gelsd", skip={**_SAME, **_VALUES}),
         case(T(2, 2, 3), T(2, 2), skip={**_SAME, **_FEW}),
     ],
     ref=references.lstsq,

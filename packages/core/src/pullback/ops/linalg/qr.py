@@ -418,6 +418,7 @@ op(
     namespace="linalg",
     function="qr",
     dtypes=SOLVED,
+    nonderivative_at=references.rank_is_not_full,
     samples=[
         *_SAMPLES,
         case(_WIDE, "complete", skip=_SAME, only=FLOATING),

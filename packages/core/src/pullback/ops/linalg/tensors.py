@@ -6,6 +6,7 @@ import warnings
 from pullback.ops.linalg.matrices import SOLVED
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import type_name
+from pullback.ops.table.kinks import TORCH_NAN, kink
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import ALL, FLOAT_COMPLEX, NUMBERS, op, ops
 
@@ -162,6 +163,7 @@ op(
         case(fixed((1, 2, 4, 1, -2, 3), shape=(3, 2)), skip=_EQUAL_ROWS),
         case(T(2, 3, 2), (0, 2), True, skip=_EQUAL_ROWS),
     ],
+    kinks=[kink([[1.0, 0.0], [0.0, 1.0]], to=[[1.0, 0.0], [0.0, 1.0]], second=None)],
     ref=references.nuclear_norm,
     doc="Return the sum of the singular values: linalg.matrix_norm of order 'nuc'.",
 )
@@ -186,6 +188,7 @@ op(
     out_dtype="exact",
     dtypes=FLOAT_COMPLEX,
     samples=[case(T(2, 3), (0, 1)), case(T(2, 3), 1, True)],
+    kinks=[kink([0.0, 0.0], (0,), to=[0.0, 0.0], differs=TORCH_NAN)],
     ref=references.vector_norm_of_dims,
     doc="Return the root of the sum of squares over at most two dims.\n\n"
     "Deprecated as in torch: linalg.vector_norm does the same.",

@@ -361,3 +361,22 @@ def ldl_solve(np, LD, pivots, B, hermitian=False):
             blocks[step, last] = turned(LD[last, step])
         step = last + 1
     return np.linalg.solve(factor @ blocks @ turned(factor).T, B)
+
+
+def rank_is_not_full(matrices, *_):
+    """Whether a matrix, or its first square part, is nearly of a smaller rank."""
+    import numpy as np
+
+    small = min(matrices.shape[-2:])
+    parts = (matrices, matrices[..., :small]) if small else ()
+    values = [np.linalg.svd(part, compute_uv=False) for part in parts]
+    return any((value[..., -1] <= 1e-3 * value[..., 0]).any() for value in values)
+
+
+def pivots_are_zero(matrices, *_):
+    """Whether elimination divides by 0."""
+    import numpy as np
+
+    small = min(matrices.shape[-2:])
+    square = matrices[..., :small, :small] if small else np.ones((1, 1))
+    return bool((np.abs(np.linalg.det(square)) < 1e-12).any())
