@@ -1,3 +1,4 @@
+# build: small
 """Decompositions: how ops run on devices without their kernel."""
 
 from cpython.object cimport PyObject
