@@ -64,7 +64,8 @@ def drawn(tree: Any, indent: int = 0) -> str:
     """Return the structure of a tree as errors show it, as in torch."""
     if not is_node(tree):
         return "*"
-    kind, context, items = type(tree).__name__, None, tree
+    context: Any = None
+    kind, items = type(tree).__name__, tree
     if hasattr(tree, "_fields"):
         kind, context = "namedtuple", type(tree)
     elif not isinstance(tree, (tuple, list)):
