@@ -69,7 +69,7 @@ ALLOWED = {
         "signal": {"ops/creation"},
         "array_api": {
             *("_c/base", "_c/device", "_c/graph", "_c/interop"),
-            *("ops", "autograd", "backend", "utils", "."),
+            *("ops", "backend", "utils", "."),
         },
         "profiler": {"."},
         "_help": set(),

@@ -17,8 +17,10 @@ def command(*arguments, folder=None, **environment):
     )
 
 
-def test_a_new_package_passes_its_own_tests(tmp_path):
-    made = command("pullback.backend", "new", "mine", folder=tmp_path)
+@pytest.mark.parametrize("library", [None, "numpy"])
+def test_a_new_package_passes_its_own_tests(tmp_path, library):
+    options = () if library is None else ("--array-api", library)
+    made = command("pullback.backend", "new", "mine", *options, folder=tmp_path)
     assert made.returncode == 0, made.stderr
     assert "python -m tox" in made.stdout
     folder, site = tmp_path / "pullback-mine", tmp_path / "site"
@@ -28,6 +30,13 @@ def test_a_new_package_passes_its_own_tests(tmp_path):
     tests = command("pytest", "-q", folder=folder, PYTHONPATH=os.pathsep.join(filter(None, paths)))
     assert tests.returncode == 0, tests.stdout
     assert "17 passed" in tests.stdout
+
+
+def test_a_library_whose_name_is_no_module(tmp_path):
+    made = command("pullback.backend", "new", "mine", "--array-api", "cu-py", folder=tmp_path)
+    assert made.returncode == 1
+    assert "'cu-py' is no name of a module" in made.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["Mine", "my-device", "1st", "cpu", "ref", "größe"])

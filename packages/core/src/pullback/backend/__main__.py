@@ -24,6 +24,11 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="FOLDER",
         help="the folder to make; pullback-NAME if it is not given",
     )
+    new.add_argument(
+        "--array-api",
+        metavar="LIBRARY",
+        help="take memory and kernels of a module with the array API standard, such as cupy",
+    )
     explain = commands.add_parser("explain", help="print how an op runs on a device")
     explain.add_argument("op")
     explain.add_argument("--device")
@@ -33,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(pullback.backend.explain(given.op, given.device))
             return 0
         folder = given.into or Path(f"pullback-{given.name}")
-        for path in write_package(given.name, folder):
+        for path in write_package(given.name, folder, given.array_api):
             print(path)
     except (AttributeError, OSError, RuntimeError, ValueError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
@@ -42,19 +47,22 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def write_package(name: str, folder: Path) -> list[Path]:
+def write_package(name: str, folder: Path, library: str | None = None) -> list[Path]:
     """Write the files of a backend package into a new folder and return their paths.
 
+    ``library``: the module of an array library that gives memory and kernels.
     Raises: ValueError for a name that no device can have; FileExistsError for a folder with files.
     """
     if not name.isidentifier() or not name.isascii() or name != name.lower():
         raise ValueError(f"{name!r} is no name for a device: use lower-case letters, digits and _")
     if name in TAKEN:
         raise ValueError(f"the device {name!r} exists already")
+    if library is not None and not all(part.isidentifier() for part in library.split(".")):
+        raise ValueError(f"{library!r} is no name of a module")
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty")
     written = []
-    for path, text in templates(name):
+    for path, text in templates(name, library):
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
@@ -62,15 +70,22 @@ def write_package(name: str, folder: Path) -> list[Path]:
     return written
 
 
-def templates(name: str) -> list[tuple[str, str]]:
-    """Return path and text of each file, with the names filled in."""
+def templates(name: str, library: str | None = None) -> list[tuple[str, str]]:
+    """Return path and text of each file, with the names filled in.
+
+    The part of a file that is for an array library is marked ``(library)`` behind its path.
+    """
     text = TEMPLATES.read_text(encoding="utf-8")
     text = text.replace("@NAME@", name).replace("@VERSION@", pullback.__version__)
-    files = []
+    text = text.replace("@LIBRARY@", library or "")
+    files = {}
     for part in text.split("\n==> ")[1:]:
         path, _, body = part.partition(" <==\n")
-        files.append((path, body.rstrip("\n") + "\n"))
-    return files
+        path, _, kind = path.partition(" ")
+        if kind == ("(library)" if library is None else "(memory)"):
+            continue
+        files[path] = body.rstrip("\n") + "\n"
+    return list(files.items())
 
 
 if __name__ == "__main__":
