@@ -21,10 +21,10 @@ def _one_axis(name, meaning):
     ``n``: the length, to which the elements are cut or padded with zeros. ``norm``: "backward"
     divides the inverse transforms by n, "forward" the others, "ortho" both by the root of n.
 
-    >>> import pullback.array_api as xp
+    >>> import pullback, pullback.array_api as xp
     >>> xp.fft.{name}(xp.ones(4)).shape == getattr(pullback.fft, "{name}")(xp.ones(4)).shape
     True
-    """.replace("import pullback.array_api as xp", "import pullback, pullback.array_api as xp")
+    """
     function.__name__ = function.__qualname__ = name
     return function
 

@@ -34,6 +34,7 @@ _DIRECT = {
     NUMBERS: "add bmm=matmul mul=multiply sub=subtract",
     REAL: "ge=greater_equal gt=greater le=less_equal lt=less",
     masks.BOOL | masks.INTEGRAL: "bitwise_and bitwise_not=bitwise_invert bitwise_or bitwise_xor",
+    masks.BOOL: "add=logical_or mul=logical_and",
     masks.ALL: "eq=equal ne=not_equal where",
 }
 DIRECT = [(mask, pair) for mask, pairs in _DIRECT.items() for pair in pairs.split()]
@@ -286,8 +287,6 @@ def functions_of(xp: Any) -> list[tuple[str, int, Any]]:
     return [
         *((pair.partition("=")[0], mask, call(pair)) for mask, pair in DIRECT),
         *((name, masks.INTEGRAL, lambda x: x) for name in ("floor", "round")),
-        ("add", masks.BOOL, lambda x, y: x | y),
-        ("mul", masks.BOOL, lambda x, y: x & y),
         ("lt", masks.BOOL, lambda x, y: ~x & y),
         *((name, masks.I64 | INEXACT, over(getattr(xp, name))) for name in ("prod", "sum")),
         ("amax", REAL, extreme(xp.max, -math.inf, "min")),
