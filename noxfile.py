@@ -22,6 +22,7 @@ FOLDERS = {
 LINTERS = ("-r", "tools/lint-requirements.txt")
 TEST_TOOLS = (
     *("pytest>=8", "cython>=3.1", "hypothesis", "einops", "ml_dtypes", "mpmath", "mypy", "scipy"),
+    "optree>=0.13",
     "safetensors>=0.8",
     *("threadpoolctl", "ittapi", "nvtx", "perfetto", "viztracer", "nvmath-python"),
 )
@@ -180,6 +181,7 @@ def install_checked(session: nox.Session, *packages: str, options: tuple[str, ..
         "scipy",
         "ml_dtypes",
         "mpmath",
+        "optree>=0.13",
         "safetensors>=0.8",
     )
     session.install(*tools, *tests)

@@ -99,6 +99,7 @@ from pullback._context import (
     memory_summary,
     set_deterministic_debug_mode,
     set_float32_matmul_precision,
+    set_flush_denormal,
     set_num_interop_threads,
     set_num_threads,
     set_warn_always,
@@ -241,6 +242,10 @@ def __getattr__(name):
         from pullback.amp import legacy
 
         return getattr(legacy, name)
+    if name in ("compile", "cond", "while_loop"):
+        from pullback.func import _control_flow
+
+        return getattr(_control_flow, name)
     raise AttributeError(f"module 'pullback' has no attribute {name!r}")
 
 

@@ -6,6 +6,8 @@ import builtins
 import os
 import warnings
 
+from pullback._c.base import state
+from pullback._c.ops import create
 from pullback.backend import registry
 from pullback.backend.threads import default_threads
 
@@ -22,6 +24,7 @@ __all__ = [
     "is_warn_always_enabled",
     "set_deterministic_debug_mode",
     "set_float32_matmul_precision",
+    "set_flush_denormal",
     "set_num_interop_threads",
     "set_num_threads",
     "set_warn_always",
@@ -35,6 +38,7 @@ _DEBUG_MODES = ("default", "warn", "error")
 class _Settings:
     deterministic = False
     warn_only = False
+    fill_uninitialized_memory = True
     precision = "highest"
     threads: int | None = None
     interop_threads: int | None = None
@@ -59,12 +63,49 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
     """Require algorithms that give the same bits every time.
 
     All kernels of ``cpu`` and ``ref`` are deterministic; a backend with others must check this.
+    New tensors without given elements hold NaN, True or the largest integer then, unless
+    ``utils.deterministic.fill_uninitialized_memory`` is False.
 
     Raises: TypeError for anything but bools.
     """
     deterministic = _require_bool("use_deterministic_algorithms", "mode", mode)
     _settings.warn_only = _require_bool("use_deterministic_algorithms", "warn_only", warn_only)
     _settings.deterministic = deterministic
+    _apply_fill()
+
+
+def _apply_fill():
+    create.set_fills_new(_settings.deterministic and _settings.fill_uninitialized_memory)
+
+
+def set_fill_uninitialized_memory(mode):
+    """Set ``utils.deterministic.fill_uninitialized_memory``."""
+    if not isinstance(mode, builtins.bool):
+        raise RuntimeError(f"expected a bool, but got {type(mode)}")
+    _settings.fill_uninitialized_memory = mode
+    _apply_fill()
+
+
+def fills_uninitialized_memory():
+    """Return ``utils.deterministic.fill_uninitialized_memory``."""
+    return _settings.fill_uninitialized_memory
+
+
+def set_flush_denormal(mode):
+    """Let this thread take denormal numbers for 0; returns whether the processor can.
+
+    Other threads keep what they have: large ops, which several threads share, may still give
+    denormal numbers.
+
+    Raises: RuntimeError for anything but a bool.
+
+    >>> import pullback
+    >>> pullback.set_flush_denormal(False)
+    True
+    """
+    if not isinstance(mode, builtins.bool):
+        raise RuntimeError(f"flush_denormal expects a bool, but got {type(mode).__name__}")
+    return state.set_flush_denormal(mode)
 
 
 def are_deterministic_algorithms_enabled():

@@ -39,6 +39,45 @@ def test_deterministic_algorithms(mode, warn_only, debug_mode):
 
 
 @pytest.mark.parametrize(
+    "dtype", [pb.float32, pb.bfloat16, pb.complex64, pb.bool, pb.uint8, pb.int16]
+)
+def test_uninitialized_memory_is_filled(dtype):
+    wanted = {"b": True, "u": 255, "i": 2**15 - 1}.get(dtype.kind)
+    like = pb.zeros(2, dtype=dtype)
+    pb.use_deterministic_algorithms(True)
+    try:
+        for made in (
+            pb.empty(2, dtype=dtype),
+            pb.empty_like(like),
+            like.new_empty(2),
+            pb.empty_strided((2,), (3,), dtype=dtype),
+            pb.empty_permuted((2,), (0,), dtype=dtype),
+        ):
+            values = made.isnan().tolist() if wanted is None else made.tolist()
+            assert values == [True if wanted is None else wanted] * 2
+        pb.utils.deterministic.fill_uninitialized_memory = False
+        pb.empty(2, dtype=dtype)
+        assert pb.utils.deterministic.fill_uninitialized_memory is False
+        with pytest.raises(RuntimeError, match="expected a bool, but got <class 'int'>"):
+            pb.utils.deterministic.fill_uninitialized_memory = 1
+    finally:
+        pb.utils.deterministic.fill_uninitialized_memory = True
+        pb.use_deterministic_algorithms(False)
+
+
+def test_flush_denormal_takes_small_numbers_for_zero():
+    with pytest.raises(RuntimeError, match="flush_denormal expects a bool, but got str"):
+        pb.set_flush_denormal("x")
+    small = pb.tensor([1e-40])
+    if pb.set_flush_denormal(True):
+        try:
+            assert (small * 1).tolist() == [0.0]
+        finally:
+            pb.set_flush_denormal(False)
+    assert (small * 1).item() > 0
+
+
+@pytest.mark.parametrize(
     ("given", "kept"),
     [
         ("error", 2),

@@ -151,3 +151,10 @@ def test_made_integers_suit_the_dtype():
     assert make_tensor(100, dtype=pb.uint8).max() <= 9
     assert (make_tensor(100, dtype=pb.int8, low=-1, high=2, exclude_zero=True) != 0).all()
     assert make_tensor(100, dtype=pb.bool).dtype == pb.bool
+
+
+def test_assert_allclose_is_deprecated_and_looser():
+    with pytest.warns(FutureWarning, match=r"assert_allclose\(\)` is deprecated"):
+        pb.testing.assert_allclose([1.0, float("nan")], pb.tensor([1.0 + 2e-5, float("nan")]))
+    with pytest.warns(FutureWarning), pytest.raises(AssertionError, match="not close"):
+        pb.testing.assert_allclose(pb.ones(2), pb.ones(2) + 0.01)

@@ -42,6 +42,8 @@ __all__ = [
     "graph",
     "inference_mode",
     "is_multithreading_enabled",
+    "is_view_replay_enabled",
+    "kineto_available",
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
@@ -61,6 +63,26 @@ def variable(*args, **kwargs):
     raise RuntimeError(
         "pullback.autograd.variable(...) is deprecated, use pullback.tensor(...) instead"
     )
+
+
+def is_view_replay_enabled():
+    """Return False: views of a tensor that is written in place are found by their strides.
+
+    >>> import pullback
+    >>> pullback.autograd.is_view_replay_enabled()
+    False
+    """
+    return False
+
+
+def kineto_available():
+    """Return False: pullback.profiler records without Kineto.
+
+    >>> import pullback
+    >>> pullback.autograd.kineto_available()
+    False
+    """
+    return False
 
 
 def __getattr__(name):

@@ -4,8 +4,8 @@
 >>> pullback.testing.assert_close(pullback.ones(2) + 1e-7, pullback.ones(2))
 """
 
-from pullback.testing.compare import assert_close
+from pullback.testing.compare import assert_allclose, assert_close
 from pullback.testing.draw import make_tensor
 from pullback.testing.requirements import Requirements
 
-__all__ = ["Requirements", "assert_close", "make_tensor"]
+__all__ = ["Requirements", "assert_allclose", "assert_close", "make_tensor"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 
 import pullback as pb
 
-__all__ = ["assert_close", "default_tolerances"]
+__all__ = ["assert_allclose", "assert_close", "default_tolerances"]
 
 # (rtol, atol) by the name of a dtype; the page of torch.testing.assert_close lists these.
 TOLERANCES = {
@@ -20,6 +21,12 @@ TOLERANCES = {
     "complex32": (1e-3, 1e-5),
     "complex64": (1.3e-6, 1e-5),
     "complex128": (1e-7, 1e-7),
+}
+
+_LEGACY_TOLERANCES = {
+    "float16": (1e-3, 1e-3),
+    "float32": (1e-4, 1e-5),
+    "float64": (1e-5, 1e-8),
 }
 
 Message = str | Callable[[str], str] | None
@@ -244,3 +251,48 @@ def _largest(name: str, error: np.ndarray, wrong: np.ndarray, allowed: float) ->
     at = np.unravel_index(np.argmax(np.where(wrong, error, -1)), error.shape)
     where = tuple(int(i) for i in at)
     return f"Greatest {name} difference: {error[at]} at index {where} (up to {allowed} allowed)"
+
+
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
+) -> None:
+    """Raise AssertionError unless tensors or numbers are close; deprecated, use ``assert_close``.
+
+    NaN is close to NaN; dtypes and devices are not compared, and tensors may be given as data.
+
+    Raises: AssertionError as ``assert_close``; ValueError when only one tolerance is given.
+
+    >>> import pullback, warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     pullback.testing.assert_allclose([1.0, float("nan")], [1.0, float("nan")])
+    """
+    warnings.warn(
+        "`pullback.testing.assert_allclose()` is deprecated, use `pullback.testing.assert_close()` "
+        "instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    actual = actual if isinstance(actual, pb.Tensor) else pb.tensor(actual)
+    expected = (
+        expected if isinstance(expected, pb.Tensor) else pb.tensor(expected, dtype=actual.dtype)
+    )
+    if rtol is None and atol is None:
+        pair = [_LEGACY_TOLERANCES.get(side.dtype.name, (0.0, 0.0)) for side in (actual, expected)]
+        rtol, atol = max(found[0] for found in pair), max(found[1] for found in pair)
+    assert_close(
+        actual,
+        expected,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_device=True,
+        check_dtype=False,
+        check_stride=False,
+        msg=msg or None,
+    )

@@ -1,14 +1,21 @@
-"""Checkpoints, data loading, handles of hooks, DLPack, exchange of tensors."""
+"""Checkpoints, data loading, handles of hooks, DLPack, exchange of tensors, nested containers."""
+
+import sys
 
 from pullback._c.python.tensor_methods import swap_tensors
 from pullback.utils import dlpack, hooks
 
-__all__ = ["checkpoint", "data", "dlpack", "hooks", "swap_tensors"]
+__all__ = ["checkpoint", "data", "deterministic", "dlpack", "hooks", "pytree", "swap_tensors"]
+
+_LATE = {name: name for name in ("checkpoint", "data", "deterministic", "pytree")}
+_LATE["_pytree"] = "pytree"
 
 
 def __getattr__(name):
-    if name in ("checkpoint", "data"):  # they import what imports this package's hooks
+    if name in _LATE:  # they import what imports this package's hooks, or are seldom used
         import importlib
 
-        return importlib.import_module(f"pullback.utils.{name}")
+        found = importlib.import_module(f"pullback.utils.{_LATE[name]}")
+        sys.modules[f"pullback.utils.{name}"] = found
+        return found
     raise AttributeError(f"module 'pullback.utils' has no attribute {name!r}")

@@ -246,3 +246,32 @@ def on_collection(phase, info):
 
 
 gc.callbacks.append(on_collection)
+
+
+cdef extern from *:
+    """
+    #if defined(__SSE2__) || defined(_M_X64)
+    #include <immintrin.h>
+    static int pb_flush_denormal(int on) {
+        unsigned int bits = 0x8040, now = _mm_getcsr();     /* flush to zero, denormals are zero */
+        _mm_setcsr(on ? now | bits : now & ~bits);
+        return 1;
+    }
+    #elif defined(__aarch64__) && defined(__GNUC__)
+    static int pb_flush_denormal(int on) {
+        unsigned long long bit = 1ULL << 24, now;
+        __asm__ volatile("mrs %0, fpcr" : "=r"(now));
+        now = on ? now | bit : now & ~bit;
+        __asm__ volatile("msr fpcr, %0" : : "r"(now));
+        return 1;
+    }
+    #else
+    static int pb_flush_denormal(int on) { (void)on; return 0; }
+    #endif
+    """
+    bint pb_flush_denormal(bint on)
+
+
+def set_flush_denormal(bint on):
+    """Set whether this thread takes denormal numbers for 0; returns False where it cannot."""
+    return bool(pb_flush_denormal(on))

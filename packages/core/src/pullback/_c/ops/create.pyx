@@ -12,7 +12,7 @@ from pullback._c.device.device cimport (
     device_parse, device_type, has_field, pb_device_type)
 from pullback._c.base.dtype cimport (
     CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_code, dtype_default,
-    dtype_itemsize, dtype_of_scalar, scalar_check_all)
+    dtype_itemsize, dtype_object, dtype_of_scalar, scalar_check_all)
 from pullback._c.dispatch.operands cimport cast_tensor, contiguous_copy
 from pullback._c.graph.op cimport Op, forward_register
 from pullback._c.base.errors cimport keep_error, raise_failure
@@ -52,6 +52,27 @@ def empty_tensor(shape, dtype=None, device=None):
     """Return an uninitialised row-major tensor."""
     return new_tensor(shape, dtype_default() if dtype is None else dtype_code(dtype, "empty"),
                       device)
+
+
+cdef bint fills_new = False             # as utils.deterministic says
+
+
+def set_fills_new(bint on):
+    """Set whether tensors whose elements nobody gave are filled: see `uninitialized`."""
+    global fills_new
+    fills_new = on
+
+
+def uninitialized(Tensor out not None):
+    """Return a tensor that its caller gets with any elements; of those known to nobody, if asked.
+
+    NaN, True, or the largest integer shows that an element is read before it is written.
+    """
+    if fills_new:
+        kind = dtype_object(out.dtype).kind
+        bits = 8 * dtype_itemsize[out.dtype] - (kind == "i")
+        fill_tensor(out, True if kind == "b" else float("nan") if kind in "fc" else (1 << bits) - 1)
+    return out
 
 
 cdef Tensor new_tensor(object shape, int code, object where):
@@ -340,6 +361,8 @@ cdef object factory(Op op, PyObject **args, object value):
 
 
 cdef object composite_empty(Op op, PyObject **args, PyObject *target):
+    if fills_new:
+        return composite_python(op, args)
     return factory(op, args, None)
 
 
@@ -385,6 +408,8 @@ cdef object factory_like(Op op, PyObject **args, PyObject *target, object value)
 
 
 cdef object forward_empty_like(Op op, PyObject **args, PyObject *target):
+    if fills_new:
+        return forward_python(op, args, target)
     return factory_like(op, args, target, None)
 
 

@@ -56,7 +56,10 @@ factory(
     lambda size, out, dtype, layout, device, pin_memory, requires_grad: put_into(
         out,
         with_requires_grad(
-            factories().empty_tensor(size, result_dtype(dtype, out), device), requires_grad
+            factories().uninitialized(
+                factories().empty_tensor(size, result_dtype(dtype, out), device)
+            ),
+            requires_grad,
         ),
     ),
     "Return an uninitialised tensor.",
@@ -226,8 +229,7 @@ def make_like(self, value, dtype, device, requires_grad, memory_format):
         out = create.empty_tensor(self.shape, dtype, device)
     else:
         out = create.empty_strided_tensor(self.shape, self.stride(), dtype, device)
-    if value is not None:
-        create.fill_tensor(out, value)
+    create.uninitialized(out) if value is None else create.fill_tensor(out, value)
     return with_requires_grad(out, requires_grad)
 
 
@@ -342,8 +344,7 @@ def _new(self, size, value, dtype, device, requires_grad):
     out = create.empty_tensor(
         size, self.dtype if dtype is None else dtype, self.device if device is None else device
     )
-    if value is not None:
-        create.fill_tensor(out, value)
+    create.uninitialized(out) if value is None else create.fill_tensor(out, value)
     return with_requires_grad(beside(out, self), requires_grad)
 
 

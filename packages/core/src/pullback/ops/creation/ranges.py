@@ -253,7 +253,7 @@ def _empty_strided(size, stride, out, dtype, layout, device, pin_memory, require
             f"strides ({len(stride)})"
         )
     made = factories().empty_strided_tensor(size, stride, result_dtype(dtype, out), device)
-    return with_requires_grad(made, requires_grad)
+    return with_requires_grad(factories().uninitialized(made), requires_grad)
 
 
 factory(
@@ -290,7 +290,7 @@ def _empty_permuted(size, physical_layout, out, dtype, layout, device, pin_memor
         stride[d] = step
         step *= max(size[d], 1)
     made = factories().empty_strided_tensor(size, tuple(stride), result_dtype(dtype, out), device)
-    return with_requires_grad(made, requires_grad)
+    return with_requires_grad(factories().uninitialized(made), requires_grad)
 
 
 factory(
