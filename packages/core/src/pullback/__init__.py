@@ -242,6 +242,10 @@ def __getattr__(name):
         from pullback.amp import legacy
 
         return getattr(legacy, name)
+    if name in ("Event", "Stream"):
+        from pullback.backend import streams
+
+        return getattr(streams, name)
     if name in ("compile", "cond", "while_loop"):
         from pullback.func import _control_flow
 

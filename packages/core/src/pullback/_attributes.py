@@ -192,6 +192,14 @@ def resize_as(self, tensor):
     return resize(self, *tensor.shape)
 
 
+def reinforce(self, reward):
+    """Raise RuntimeError: multiply the log-probability by the reward, and call ``backward``."""
+    raise RuntimeError(
+        "reinforce() was removed.\nMultiply the log-probability of the action by the reward, and "
+        "call backward() on the negative product."
+    )
+
+
 def reverse(self):
     """Return the elements in reverse order along all dims: ``reversed(tensor)``."""
     return self if self.ndim == 0 else self.flip(tuple(range(self.ndim)))
@@ -322,6 +330,7 @@ def install():
         "new": new,
         "resize": resize,
         "resize_as": resize_as,
+        "reinforce": reinforce,
         "__reversed__": reverse,
         "module_load": module_load,
         "apply_": apply_,

@@ -49,17 +49,40 @@ _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "OutOfMemoryError",
+    "clock_rate",
     "current_device",
     "device",
     "device_count",
     "device_of",
+    "get_gencode_flags",
+    "get_rng_state",
+    "get_rng_state_all",
     "init",
+    "initial_seed",
+    "ipc_collect",
     "is_available",
+    "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
+    "is_tf32_supported",
+    "list_gpu_processes",
     "manual_seed",
     "manual_seed_all",
+    "max_memory_cached",
+    "memory_cached",
+    "memory_stats_as_nested_dict",
+    "memory_usage",
+    "power_draw",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "seed",
+    "seed_all",
     "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
     "synchronize",
+    "temperature",
+    "utilization",
 ]
 __all__.extend(_NAMES)  # found when they are asked for
 
@@ -222,3 +245,175 @@ def manual_seed(seed: int) -> None:
 
 
 manual_seed_all = manual_seed
+
+
+# ---- random numbers: all devices draw from one generator -----------------------------------------
+
+
+def initial_seed() -> int:
+    """Return the seed that the generator began with."""
+    from pullback.random import initial_seed as found
+
+    return found()
+
+
+def seed() -> None:
+    """Seed the generator with a number that differs each time."""
+    from pullback.random import seed as draw
+
+    draw()
+
+
+seed_all = seed
+
+
+def get_rng_state(device="cuda"):
+    """Return the state of the generator, a tensor of bytes."""
+    from pullback.random import get_rng_state as found
+
+    _number(device, "get_rng_state")
+    return found()
+
+
+def get_rng_state_all():
+    """Return the state of the generator for each device."""
+    return [get_rng_state(number) for number in range(device_count())]
+
+
+def set_rng_state(new_state, device="cuda") -> None:
+    """Set the state of the generator, for all devices."""
+    from pullback.random import set_rng_state as put
+
+    _number(device, "set_rng_state")
+    put(new_state)
+
+
+def set_rng_state_all(new_states) -> None:
+    """Set the state of the generator, to the last one of a list."""
+    for state in new_states:
+        set_rng_state(state)
+
+
+# ---- what a device can do ------------------------------------------------------------------------
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Return whether kernels take bfloat16; ``including_emulation=False``: in hardware."""
+    return is_available() and (
+        including_emulation or __getattr__("get_device_capability")()[0] >= 8
+    )
+
+
+def is_tf32_supported() -> bool:
+    """Return whether the device multiplies TensorFloat-32 numbers."""
+    return is_available() and __getattr__("get_device_capability")()[0] >= 8
+
+
+def is_current_stream_capturing() -> bool:
+    """Return False: there are no CUDA graphs here."""
+    return False
+
+
+def get_gencode_flags() -> str:
+    """Return the options of nvcc for the architectures of ``get_arch_list``."""
+    kinds = [arch.partition("_")[::2] for arch in __getattr__("get_arch_list")()]
+    return " ".join(f"-gencode compute=compute_{n},code={kind}_{n}" for kind, n in kinds)
+
+
+def ipc_collect() -> None:
+    """Do nothing: memory is not shared with other processes."""
+
+
+# ---- memory, by older names ----------------------------------------------------------------------
+
+
+def _renamed(old: str, new: str):
+    def function(device=None):
+        import warnings
+
+        warnings.warn(
+            f"`pullback.cuda.{old}` has been renamed to `pullback.cuda.{new}`",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return __getattr__(new)(device)
+
+    function.__name__ = function.__qualname__ = old
+    function.__doc__ = f"Return ``{new}``; deprecated."
+    return function
+
+
+memory_cached = _renamed("memory_cached", "memory_reserved")
+max_memory_cached = _renamed("max_memory_cached", "max_memory_reserved")
+reset_max_memory_allocated = _renamed("reset_max_memory_allocated", "reset_peak_memory_stats")
+reset_max_memory_cached = _renamed("reset_max_memory_cached", "reset_peak_memory_stats")
+
+
+def memory_stats_as_nested_dict(device=None) -> dict:
+    """Return ``memory_stats`` with a dict for each part of a name."""
+    found: dict = {}
+    for name, value in __getattr__("memory_stats")(device).items():
+        *outer, last = name.split(".")
+        inner = found
+        for part in outer:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return found
+
+
+# ---- the state of a device, through pynvml -------------------------------------------------------
+
+
+def _nvml(device):
+    try:
+        import pynvml
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            "pynvml does not seem to be installed or it can't be imported."
+        ) from error
+    pynvml.nvmlInit()
+    number = current_device() if device is None else _number(device, "pynvml")
+    return pynvml, pynvml.nvmlDeviceGetHandleByIndex(number)
+
+
+def utilization(device=None) -> int:
+    """Return in how many of 100 moments a kernel ran, lately."""
+    library, handle = _nvml(device)
+    return library.nvmlDeviceGetUtilizationRates(handle).gpu
+
+
+def memory_usage(device=None) -> int:
+    """Return in how many of 100 moments memory was read or written, lately."""
+    library, handle = _nvml(device)
+    return library.nvmlDeviceGetUtilizationRates(handle).memory
+
+
+def temperature(device=None) -> int:
+    """Return the temperature in degrees Celsius."""
+    library, handle = _nvml(device)
+    return library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU)
+
+
+def power_draw(device=None) -> int:
+    """Return the power in milliwatts."""
+    library, handle = _nvml(device)
+    return library.nvmlDeviceGetPowerUsage(handle)
+
+
+def clock_rate(device=None) -> int:
+    """Return the clock of the multiprocessors in MHz."""
+    library, handle = _nvml(device)
+    return library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM)
+
+
+def list_gpu_processes(device=None) -> str:
+    """Return a line for each process that computes on the device, with its memory."""
+    library, handle = _nvml(device)
+    processes = library.nvmlDeviceGetComputeRunningProcesses(handle)
+    number = current_device() if device is None else _number(device, "list_gpu_processes")
+    lines = [f"GPU:{number}"]
+    lines += [
+        f"process {process.pid:>10d} uses {process.usedGpuMemory / 1048576:>12.3f} MB GPU memory"
+        for process in processes
+    ] or ["no processes are running"]
+    return "\n".join(lines)
