@@ -106,7 +106,7 @@ from pullback._context import (
     use_deterministic_algorithms,
 )
 from pullback._legacy_types import class_named as _class_named
-from pullback._legacy_types import set_default_tensor_type, tensortype
+from pullback._legacy_types import set_default_tensor_type
 from pullback._printing import get_printoptions, printoptions, set_printoptions
 from pullback._scalars import (
     is_conj,

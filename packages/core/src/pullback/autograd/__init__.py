@@ -1,6 +1,7 @@
 """Reverse-mode automatic differentiation with torch.autograd's interface."""
 
 from pullback._c.base.state import is_multithreading_enabled
+from pullback._c.python.node_methods import SavedTensor
 from pullback.autograd import (
     anomaly_mode,
     forward_ad,
@@ -25,6 +26,7 @@ from pullback.autograd.variable import Variable
 __all__ = [
     "Function",
     "NestedIOFunction",
+    "SavedTensor",
     "Variable",
     "anomaly_mode",
     "backward",
