@@ -173,7 +173,13 @@ cdef object read_saved(Node self, int index, str name):
 
 @cython.auto_pickle(False)
 cdef class SavedTensor:
-    """One saved value of a node; ``register_hooks(pack, unpack)`` packs it immediately."""
+    """One saved value of a node; ``register_hooks(pack, unpack)`` packs it immediately.
+
+    >>> import pullback
+    >>> y = pullback.ones(2, requires_grad=True).exp()
+    >>> y.grad_fn._raw_saved_result.data
+    tensor([2.7183, 2.7183], grad_fn=<ExpBackward0>)
+    """
     cdef Node node
     cdef int index
     cdef str name
