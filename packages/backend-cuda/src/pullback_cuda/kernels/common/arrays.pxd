@@ -5,7 +5,8 @@ from pullback.abi cimport pb_array
 
 cdef extern from *:
     """
-    static const int pb_item_sizes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+    static const int pb_item_sizes[] = {1, 1, 1, 2, 4, 8, 2, 2,
+                                        4, 8, 8, 16, 2, 4, 8, 4};
     """
     const int *item_sizes "pb_item_sizes"   # in bytes, by dtype
 

@@ -366,7 +366,7 @@ cdef operation *set_operation(int which, int code, str family, str kernel, int s
 
 def _set_sums():
     cdef int code, size
-    for code in range(PB_I64, PB_NUM_DTYPES):
+    for code in range(PB_I64, <int>len(DTYPES)):
         size = item_sizes[code]
         name = DTYPES[code]
         set_operation(SUM, code, "reduce", f"sum_{name}", 16 if code >= PB_C64 else 8)
@@ -382,7 +382,7 @@ def _set_counts():
     cdef int code, size, which
     cdef operation *op
     cdef uint64_t mask
-    for code in range(PB_NUM_DTYPES):
+    for code in range(<int>len(DTYPES)):
         size = item_sizes[code]
         # The signs of floating-point numbers do not count: there are zeros of both.
         mask = <uint64_t>-1

@@ -235,7 +235,7 @@ def _set_operations():
     cdef int code, size, which
     cdef uint64_t turned
     cdef operation *op
-    for code in range(PB_NUM_DTYPES):
+    for code in range(<int>len(DTYPES)):
         size = item_sizes[code]
         name = DTYPES[code]
         if PB_U8 <= code <= PB_I64:     # signed or not

@@ -10,6 +10,8 @@ from pullback_cuda.kernels.common.elementwise_driver cimport (
     pb_loops, pb_operation, run_elementwise, set_operation)
 from pullback_cuda.kernels.common.launch cimport kernel_named, launch, new_kernel, pb_cuda_kernel
 
+from pullback_cuda.kernels.common.names import DTYPES
+
 
 cdef extern from "kernels/shape/copy.h" nogil:
     enum:
@@ -43,8 +45,8 @@ cdef pb_cuda_kernel *tile_kernels[9]
 
 cdef int fill_tables() except -1:
     cdef int source, target, size
-    for source in range(PB_NUM_DTYPES):
-        for target in range(PB_NUM_DTYPES):
+    for source in range(<int>len(DTYPES)):
+        for target in range(<int>len(DTYPES)):
             if source == target and source != PB_BOOL:
                 name = str(item_sizes[source])
                 set_operation(&casts[source][target], "copy", f"copy_{name}", vector_size_of(name),

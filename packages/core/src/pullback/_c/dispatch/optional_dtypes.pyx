@@ -54,7 +54,8 @@ cdef int call_optional(int type_id, pb_call *call, int key, int64_t work) except
     elif key == PB_C32:
         if call.primitive == before and not serves(type_id, call.primitive, PB_C64):
             return call_missing(type_id, call, key)     # there is a decomposition
-    elif not serves(type_id, MINIMUM if call.primitive == SIGN else call.primitive, stand_in):
+    elif (key == PB_U64 and unsigned_modes[call.primitive] == WIDE) or (    # none is wider
+            not serves(type_id, MINIMUM if call.primitive == SIGN else call.primitive, stand_in)):
         return call_missing(type_id, call, key)
     state.fallback_primitive = -1
     try:
@@ -85,8 +86,6 @@ cdef int call_unsigned(int type_id, pb_call *call, int key, int64_t work) except
     if call.primitive == SCATTER_REDUCE and call.param[1].i == 0:
         mode = BITS                                     # a product
     if mode == WIDE:
-        if key == PB_U64:
-            return call_missing(type_id, call, key)
         return call_converted(type_id, call, PB_I32 if key == PB_U16 else PB_I64, work)
     if mode == SAME:
         return run_into(type_id, COPY, call.out[0], call.in_[0], NULL, work)
