@@ -11,8 +11,10 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport (
     PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_BACKEND_HOST, PB_E_PYTHON,
-    PB_KERNEL_CAPSULE, PB_MESSAGE_SIZE, PB_NUM_DTYPES, pb_backend, pb_kernel)
+    PB_C32, PB_C64, PB_KERNEL_CAPSULE, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_U16, pb_backend,
+    pb_kernel)
 from pullback.pool cimport pb_pool_trim
+from pullback._c.base.dtype cimport dtype_signed
 from pullback._c.base.errors cimport keep_error, raise_failure
 from pullback._c.base.state cimport process_pool, thread_state
 
@@ -437,6 +439,11 @@ def explain_entry(str device, str primitive, dtype, bint decomposable=False):
         return "kernel"
     if entry.callable != NULL:
         return "python"
+    if code >= PB_U16:
+        index += (PB_C64 if code == PB_C32 else dtype_signed(code)) - code
+        entry = &device_type(device_type_id(device, False)).table[index]
+        if entry.kernel != NULL or entry.callable != NULL:
+            return "kernel of another dtype"
     if decomposable:
         return "decomposition into other ops"
     if device_type(DEVICE_REF).table[index].callable != NULL:
