@@ -117,12 +117,10 @@ def cast(source: DType, target: DType) -> str:
     if target.name == "u8" and source.kind in ("half", "real", "complex"):
         return f"<uint8_t><int64_t>{value}"  # -1.0 becomes 255
     if target.kind == "wide_uint" and source.kind in ("half", "real", "complex"):
-        wrapped = f"<{target.storage}><int64_t>{value}"
-        return (
-            f"{wrapped} if {value} < {2**63}.0 else <uint64_t>{value}"
-            if target.itemsize == 8
-            else wrapped
-        )
+        wrapped = f"<{target.storage}><int{min(32 * target.itemsize // 2, 64)}_t>{value}"
+        if target.itemsize < 8:
+            return wrapped
+        return f"{wrapped} if {value} < {2**63}.0 else <uint64_t>{value}"
     if target.kind in ("uint", "int") and target.itemsize < 4:
         return f"<{target.storage}><int32_t>{value}"
     if target.kind == "half":
