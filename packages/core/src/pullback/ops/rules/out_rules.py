@@ -58,7 +58,7 @@ def complaint(entry, source, results, number, target):
         return f"{function} expects a {kind} output tensor, but got {type_name(given)}"
     if rule in ("pointwise", "real_parts"):
         return f"Found dtype {type_name(given)} but expected {type_name(wanted)}"
-    wanted, given = (_C_NAMES[dtype.name] for dtype in (wanted, given))
+    wanted, given = (_C_NAMES.get(dtype.name, dtype.name) for dtype in (wanted, given))
     if rule == "frexp":
         part = ("mantissa to have dtype", "exponent to have int dtype")[number]
         return (
