@@ -54,16 +54,17 @@ ALLOWED = {
         "amp": {"_c/transforms", "."},
         "cpu": {"amp"},
         "cuda": {"amp", "_c/base", "_c/device", "backend", "_interop", "."},
-        "optim": {"_c/base", "_c/python", "nn", "utils", "."},
+        "optim": {"_c/base", "_c/python", "nn", "sparse", "utils", "."},
         "utils": {
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
             *("ops", "backend", "autograd", "func", "."),
         },
+        "sparse": {"_c/engine", "."},
         "storage": {"_c/base", "_c/device", "_c/interop", "multiprocessing", "ops/rules", "."},
         "multiprocessing": {"_c/graph", "_c/interop", "serialization", "storage", "nn", "utils"},
         "serialization": {
             *("_c/base", "_c/device", "_c/graph", "_c/interop", "_c/ops", "storage", "nn", "utils"),
-            "cuda",
+            *("cuda", "sparse", "."),
         },
         "_interop": {*BELOW_OPS, "_c/interop", "_c/ops", "backend", "utils"},
         "signal": {"ops/creation"},
@@ -91,7 +92,7 @@ ALLOWED = {
                 "_interop",
                 "utils",
             ),
-            *("storage", "serialization", "amp"),
+            *("storage", "serialization", "amp", "sparse"),
         },
     },
     "packages/backend-cpu/src/pullback_cpu": {

@@ -208,7 +208,7 @@ _LATE = (
         "optim",
         "overrides",
     ),
-    *("profiler", "safetensors", "serialization", "signal", "storage", "testing", "version"),
+    *("profiler", "safetensors", "serialization", "signal", "sparse", "storage", "testing", "version"),
 )
 
 
@@ -221,6 +221,10 @@ def __getattr__(name):
         from pullback import serialization
 
         return getattr(serialization, name)
+    if name == "sparse_coo_tensor":
+        from pullback.sparse import sparse_coo_tensor
+
+        return sparse_coo_tensor
     if name.endswith("Storage") or name == "is_storage":
         from pullback import storage
 

@@ -333,13 +333,33 @@ def format_tensor(tensor: Any) -> str:
     with pb.no_grad():
         primal, tangent = pb.autograd.forward_ad.unpack_dual(tensor)
         plain = primal.detach()
-        if plain.device.type == "meta":
-            text = "..."
-        elif plain.numel() == 0:
-            text = "[]"
-        else:
-            values = _fetch(plain)
-            number = _choose_format(plain.dtype, list(_flatten(values)))
-            text = _lay_out(values, plain.dim(), len(prefix), number)
+        text = _format_elements(plain, len(prefix))
         notes = _list_notes(tensor, plain, tangent)
     return _append_notes(prefix + text, notes, len(prefix))
+
+
+def _format_elements(plain: Any, indent: int) -> str:
+    if plain.device.type == "meta":
+        return "..."
+    if plain.numel() == 0:
+        return "[]"
+    values = _fetch(plain)
+    number = _choose_format(plain.dtype, list(_flatten(values)))
+    return _lay_out(values, plain.dim(), indent, number)
+
+
+def format_sparse(tensor: Any, indices: Any, values: Any) -> str:
+    """Return the text that ``repr`` gives for a tensor in coordinate format."""
+    lines = []
+    for name, part in (("indices", indices), ("values", values)):
+        head = f"{name}=tensor("
+        size = f", size={tuple(part.shape)}" if part.numel() == 0 else ""
+        lines.append(f"{head}{_format_elements(part.detach(), 7 + len(head))}{size})")
+    notes = [f"size={tuple(tensor.shape)}", f"nnz={values.shape[0]}"]
+    if _is_elsewhere(values.device):
+        notes.insert(0, f"device='{values.device}'")
+    if not _shows_dtype(values, only_default=values.numel() == 0):
+        notes.append(f"dtype={values.dtype}")
+    notes.append(f"layout={tensor.layout}")
+    text = "tensor(" + (",\n" + " " * 7).join(lines)
+    return text + ",\n" + " " * 7 + _append_notes("", notes, 7).removeprefix(", ")

@@ -13,6 +13,7 @@ from pullback.optim.optimizer import (
     _check_modes,
     _check_options,
     _check_range,
+    _has_sparse,
     _step_counter,
     _unscale,
     _view_as_real,
@@ -49,6 +50,7 @@ class Adagrad(Optimizer):
         "fused": None,
     }
     _has_tensor_steps = True
+    _takes_sparse = True
 
     def __init__(
         self,
@@ -152,7 +154,10 @@ def adagrad(
     >>> x, total
     (tensor([0.9000, 0.9000]), tensor([4., 4.]))
     """
-    if (fused or foreach is not False) and not differentiable:
+    is_sparse = _has_sparse(grads)
+    if is_sparse and fused:
+        raise RuntimeError("`fused` does not support sparse grad or complex param")
+    if (fused or foreach is not False) and not (differentiable or is_sparse):
         done = _fused.adagrad(
             params,
             grads,
@@ -190,6 +195,11 @@ def _update(params, grads, state_sums, state_steps, *, lr, weight_decay, lr_deca
         grad = -grads[i] if maximize else grads[i]
         total = state_sums[i]
         step = state_steps[i].add_(1).item()
+        if grad.is_sparse:
+            if weight_decay != 0:
+                raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+            _update_rows(param, grad, total, lr / (1 + (step - 1) * lr_decay), eps)
+            continue
         if weight_decay != 0:
             grad = grad.add(param, alpha=weight_decay)
         if param.is_complex():
@@ -197,6 +207,17 @@ def _update(params, grads, state_sums, state_steps, *, lr, weight_decay, lr_deca
         total.addcmul_(grad, grad)
         scale = total.sqrt().add_(eps)
         param.addcdiv_(grad, scale, value=-lr / (1 + (step - 1) * lr_decay))
+
+
+def _update_rows(param, grad, total, lr, eps):
+    """Update where a sparse gradient has elements."""
+    from pullback.sparse import values_at, with_values
+
+    grad = grad.coalesce()
+    values = grad.values()
+    total.add_(with_values(grad, values * values))
+    scale = values_at(total, grad).sqrt_().add_(eps)
+    param.add_(with_values(grad, values / scale), alpha=-lr)
 
 
 def _update_recorded(

@@ -46,6 +46,7 @@ class Adam(Optimizer):
     tensor([3.5000], requires_grad=True)
     """
 
+    _sparse_refusal = "Adam does not support sparse gradients, please consider SparseAdam instead"
     _added_options: ClassVar = {
         "amsgrad": False,
         "maximize": False,

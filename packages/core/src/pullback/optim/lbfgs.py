@@ -171,6 +171,8 @@ class LBFGS(Optimizer):
         parts = []
         for param in self._params:
             grad = pullback.zeros_like(param) if param.grad is None else param.grad
+            if grad.is_sparse:
+                grad = grad.to_dense()
             parts.append((pullback.view_as_real(grad) if grad.is_complex() else grad).reshape(-1))
         return loss, float(loss), pullback.cat(parts)
 

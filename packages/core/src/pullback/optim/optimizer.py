@@ -39,6 +39,12 @@ _HOOK_TABLES = (
 _PROFILER = "pullback_profiler"
 
 
+def _has_sparse(grads) -> bool:
+    """Return True if a gradient is sparse; before `pullback.sparse` is imported, none is."""
+    module = sys.modules.get("pullback.sparse")
+    return module is not None and any(isinstance(grad, module.SparseTensor) for grad in grads)
+
+
 class _RequiredParameter:
     """The default of an option that every parameter group has to give."""
 
@@ -123,6 +129,8 @@ class Optimizer:
     _has_tensor_steps = False
     _scalars: tuple[str, ...] = ("step",)
     _passed_options: tuple[str, ...] = ()
+    _takes_sparse = False  # gradients
+    _sparse_refusal: str | None = None
 
     def __init__(self, params, defaults):
         self.defaults = defaults
@@ -174,7 +182,13 @@ class Optimizer:
         """Return parameters that have a gradient, the gradients, and a list of state a name.
 
         A name whose state is missing gives None.
+
+        Raises: RuntimeError for a sparse gradient, which few optimizers take.
         """
+        if not self._takes_sparse and _has_sparse(param.grad for param in group["params"]):
+            raise RuntimeError(
+                self._sparse_refusal or (f"{type(self).__name__} does not support sparse gradients")
+            )
         return gather(group["params"], self.state, names, self._init_state, group)
 
     def _options(self, group):

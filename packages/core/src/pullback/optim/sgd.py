@@ -14,6 +14,7 @@ from pullback.optim.optimizer import (
     _check_modes,
     _check_options,
     _check_range,
+    _has_sparse,
     _unscale,
 )
 
@@ -86,6 +87,8 @@ class SGD(Optimizer):
             },
         )
 
+    _takes_sparse = True
+
     def _init_state(self, state, param, group):
         pass
 
@@ -144,8 +147,11 @@ def sgd(
     >>> x, buffers
     (tensor([0.8000, 0.8000]), [tensor([2., 2.])])
     """
+    is_sparse = _has_sparse(d_p_list)
+    if is_sparse and fused:
+        raise RuntimeError("`_fused_sgd` does not support sparse gradients")
     recorded = any(isinstance(x, Tensor) and x.requires_grad for x in (lr, weight_decay))
-    if (fused or foreach is not False) and not recorded:
+    if (fused or foreach is not False) and not (recorded or is_sparse):
         done = _fused.sgd(
             params,
             d_p_list,

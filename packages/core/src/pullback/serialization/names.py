@@ -99,6 +99,15 @@ def rebuild_meta(dtype, size, stride, requires_grad):
     return made.requires_grad_(bool(requires_grad)) if requires_grad else made
 
 
+def rebuild_sparse(layout, parts):
+    """Return a tensor in coordinate format."""
+    from pullback.sparse import sparse_coo_tensor
+
+    _need(str(layout).endswith("sparse_coo") and len(parts) in (3, 4), "a sparse tensor")
+    made = sparse_coo_tensor(*parts[:3])
+    return made.coalesce() if len(parts) == 4 and parts[3] else made
+
+
 def rebuild_from_type(function, kind, args, state):
     """Return a tensor with attributes, or of a subclass."""
     _need(function in REBUILDS and issubclass(kind, Tensor), "the class of a tensor")
@@ -130,6 +139,7 @@ REBUILDS = {
     rebuild_parameter,
     rebuild_parameter_with_state,
     rebuild_meta,
+    rebuild_sparse,
 }
 
 
@@ -189,6 +199,7 @@ ALLOWED = {
     "torch._utils._rebuild_parameter": rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": rebuild_parameter_with_state,
     "torch._utils._rebuild_meta_tensor_no_storage": rebuild_meta,
+    "torch._utils._rebuild_sparse_tensor": rebuild_sparse,
     "torch._tensor._rebuild_from_type_v2": rebuild_from_type,
     "torch.serialization._get_layout": layout,
     "torch.Size": Size,

@@ -25,6 +25,7 @@ _META = TorchName("torch._utils", "_rebuild_meta_tensor_no_storage")
 _PARAMETER = TorchName("torch._utils", "_rebuild_parameter")
 _PARAMETER_WITH_STATE = TorchName("torch._utils", "_rebuild_parameter_with_state")
 _OF_TYPE = TorchName("torch._tensor", "_rebuild_from_type_v2")
+_SPARSE = TorchName("torch._utils", "_rebuild_sparse_tensor")
 _LAYOUT = TorchName("torch.serialization", "_get_layout")
 
 
@@ -89,6 +90,12 @@ def reduce_tensor(tensor):
     return function, args
 
 
+def reduce_sparse(tensor):
+    """Return how a tensor in coordinate format is made again."""
+    _function, (layout, parts) = tensor.__reduce_ex__(2)
+    return _SPARSE, (layout, parts)
+
+
 def _reduce_plain(tensor):
     warn_if_has_hooks(tensor)
     size, stride = tuple(tensor.shape), tensor.stride()
@@ -111,6 +118,8 @@ class _Reducers(dict):
     def get(self, kind, default=None):
         if issubclass(kind, Tensor) and kind.__reduce_ex__ is Tensor.__reduce_ex__:
             return reduce_tensor
+        if kind.__module__ == "pullback.sparse.coo":
+            return reduce_sparse
         return super().get(kind, default)
 
 

@@ -11,6 +11,10 @@ cdef struct add_target:
     PyObject *leaf                  # borrowed; NULL for an input buffer
 
 
+cdef bint is_sparse(PyObject *value) noexcept
+cdef object sparse_clone(object grad)
+cdef object sparse_cast(Tensor grad, int dtype)
+cdef object sparse_values(object grad)
 cdef bint is_sole_owner(PyObject *value) noexcept
 cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) except -1
 cdef object sum_grads(PyObject *first, Tensor second, bint create_graph)

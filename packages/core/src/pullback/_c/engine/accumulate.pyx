@@ -21,8 +21,9 @@ from pullback._c.base.layout cimport (
 from pullback._c.graph.record cimport bump_version
 from pullback._c.base.state cimport thread_state
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_IS_WRAPPED, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor,
-    is_tensor, pb_tensor_extra, same_device, tensor_extra, tensor_new, tensor_requires_grad)
+    TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_IS_WRAPPED, TENSOR_LAZY, TENSOR_OVERRIDES,
+    TENSOR_REQUIRES_GRAD, Tensor, is_tensor, pb_tensor_extra, same_device, tensor_extra,
+    tensor_new, tensor_requires_grad)
 from pullback._c.base.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, NODE_ACCUMULATE, NODE_HOOKED, STORAGE_INFERENCE,
     STORAGE_READONLY, STORAGE_SHARED, layout_shape, node_meta, pb_edge, pb_layout, pb_meta)
@@ -50,8 +51,83 @@ cdef inline bint is_only_way(PyObject *value) noexcept:
             and (<Tensor>value).layout.flags & LAYOUT_DENSE != 0)
 
 
+# ---- sparse gradients ----------------------------------------------------------------------------
+
+# The rules of `pullback.sparse`, once it is imported: until then no gradient is sparse.
+cdef object sparse_rules = None
+cdef object sparse_kind = None
+
+
+def set_sparse_rules(rules not None):
+    """Install the class of sparse gradients and what is computed with them."""
+    global sparse_rules, sparse_kind
+    sparse_rules = rules
+    sparse_kind = rules.kind
+
+
+cdef bint is_sparse(PyObject *value) noexcept:
+    """True for a sparse gradient, which compiled code must not read: its memory is elsewhere."""
+    return (<Tensor>value).flags & TENSOR_OVERRIDES != 0 and (
+        sparse_kind is not None and isinstance(<object>value, sparse_kind))
+
+
+cdef object sparse_clone(object grad):
+    """Return a copy of a sparse gradient."""
+    return sparse_rules.clone(grad)
+
+
+cdef object sparse_cast(Tensor grad, int dtype):
+    """Return a sparse gradient in a dtype."""
+    return grad if grad.dtype == dtype else sparse_rules.cast(grad, dtype_object(dtype))
+
+
+cdef object sparse_values(object grad):
+    """Return the values of a sparse gradient."""
+    return grad._values()
+
+
+cdef int accumulate_sparse(Tensor leaf, PyObject *incoming, int wanted,
+                           bint create_graph) except -1:
+    """Accumulate into .grad where it, or the gradient, is sparse."""
+    cdef pb_tensor_extra *extra = tensor_extra(leaf)
+    cdef bint before = thread_state().grad_enabled
+    cdef object grad = <object>incoming, current = None
+    cdef object kept
+    if is_sparse(incoming):
+        grad = grad if wanted < 0 else sparse_cast(grad, wanted)
+    elif wanted >= 0 and (<Tensor>grad).dtype != wanted:
+        grad = op_named("to")(grad, dtype_object(wanted))
+    thread_state().grad_enabled = create_graph
+    accumulation_lock.acquire()
+    try:
+        if extra.grad == NULL:
+            # 2: the caller's count and that of `grad`
+            kept = grad if incoming.ob_refcnt <= 2 and sparse_rules.is_owned(grad) else (
+                sparse_rules.clone(grad))
+        else:
+            current = <object>extra.grad
+            if create_graph:
+                kept = sparse_rules.total(current, grad)
+            else:
+                kept = sparse_rules.accumulate(current, grad)
+        if kept is not current:
+            Py_INCREF(kept)
+            extra.grad = <PyObject *>kept
+            if current is not None:
+                Py_DECREF(current)
+    finally:
+        accumulation_lock.release()
+        thread_state().grad_enabled = before
+    return 0
+
+
+# ---- dense gradients -----------------------------------------------------------------------------
+
 cdef object sum_grads(PyObject *first, Tensor second, bint create_graph):
     """Return first + second; in place when the caller alone owns `first` (borrowed)."""
+    if ((<Tensor>first).flags | second.flags) & TENSOR_OVERRIDES and (
+            is_sparse(first) or is_sparse(<PyObject *>second)):
+        return sparse_rules.total(<object>first, second)
     cdef bint sole = not create_graph and is_sole_owner(first)
     cdef Tensor a = <Tensor>first
     if (sole and not second.flags & TENSOR_IS_WRAPPED and a.dtype == second.dtype
@@ -138,6 +214,9 @@ cdef int accumulate_now(Tensor leaf, PyObject *incoming, bint create_graph) exce
                            "use pullback.func.grad or pullback.autograd.grad")
     if wanted == -1:
         wanted = leaf.dtype
+    if (grad.flags & TENSOR_OVERRIDES and is_sparse(incoming)
+            or extra.grad != NULL and is_sparse(extra.grad)):
+        return accumulate_sparse(leaf, incoming, wanted, create_graph)
     if wanted >= 0 and grad.dtype != wanted:
         if must_be_op(grad, create_graph):
             grad = op_named("to")(grad, dtype_object(wanted))
@@ -224,7 +303,7 @@ cdef bint may_add_to_leaf(Tensor leaf) noexcept:
     if leaf.extra.hooks != NULL or leaf.extra.post_hooks != NULL:
         return False
     current = <Tensor>leaf.extra.grad
-    return current.dtype == leaf.dtype and (
+    return current.dtype == leaf.dtype and current.flags & TENSOR_OVERRIDES == 0 and (
         layout_same_shape(current.layout, leaf.layout)
         and (leaf.extra.grad_dtype == -1 or leaf.extra.grad_dtype == leaf.dtype)
         and not is_replaced(current, current, False))

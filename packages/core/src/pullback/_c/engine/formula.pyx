@@ -13,7 +13,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int16_t, uint32_t, uint64_t
 
-from pullback._c.engine.accumulate cimport add_product, add_target
+from pullback._c.engine.accumulate cimport add_product, add_target, is_sparse
 from pullback._c.dispatch.call cimport op_apply
 from pullback._c.base.dtype cimport CATEGORY_COMPLEX, dtype_category
 from pullback._c.graph.op cimport (
@@ -531,13 +531,15 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
     cdef pb_edge *edges = node_edges(node)
     cdef unsigned int k
     cdef int i
-    cdef bint needed = False
+    cdef bint needed = False, sparse = False
     cdef dict unpacked = None
     cdef pb_state *state = thread_state()
     cdef int before = state.overrides_off
     cdef uint32_t autocast = state.autocast
     for k in range(node.noutputs):
-        needed = needed or grads[k] != NULL
+        if grads[k] != NULL:
+            needed = True
+            sparse = sparse or is_sparse(grads[k])
     if not needed:
         return 0
     if node.extra != NULL and node.extra.saved_hooks != NULL:
@@ -555,9 +557,13 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
             if needed:
                 if not formula.tried:
                     compile_formula(op, formula)
-                state.overrides_off = 2     # a saved leaf may be of a subclass
+                # 2: a saved leaf may be of a subclass; 0: the class of the gradient computes
+                state.overrides_off = 0 if sparse else 2
                 state.autocast = 0          # saved values are cast already
                 try:
+                    if sparse:
+                        call_formula(op, formula, node, grads, results, unpacked)
+                        break
                     run_formula(op, formula, node, grads, results, unpacked, add_targets)
                 finally:
                     state.overrides_off = before

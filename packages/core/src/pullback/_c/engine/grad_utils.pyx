@@ -10,6 +10,7 @@ from pullback.abi cimport PB_EVENT_OP, pb_event
 from pullback._c.base.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category, dtype_object)
 from pullback._c.dispatch.operands cimport cast_tensor
+from pullback._c.engine.accumulate cimport is_sparse, sparse_cast, sparse_values
 from pullback._c.graph.op cimport op_named
 from pullback._c.dispatch.launch cimport fill_with
 from pullback._c.base.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
@@ -21,7 +22,8 @@ from pullback._c.graph.record cimport (
 from pullback._c.ops.reduce cimport sum_to_layout
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_REQUIRES_GRAD, Tensor, is_tensor, tensor_device,
+    TENSOR_IS_BATCHED, TENSOR_OVERRIDES, TENSOR_REQUIRES_GRAD, Tensor, device_of, is_tensor,
+    tensor_device,
     tensor_device_index, tensor_device_type, tensor_extra, tensor_is_tracked, tensor_new)
 from pullback._c.base.types cimport (
     NODE_ACCUMULATE, NODE_PYTHON, layout_shape, node_edges, node_meta, pb_edge, pb_layout, pb_meta,
@@ -114,6 +116,17 @@ cdef object fit_gradient(pb_node *source, int position, pb_edge *edge, object va
     """Return a gradient in the shape, dtype and device of its forward input."""
     cdef pb_meta *meta = node_meta(edge.node) + edge.nr
     cdef Tensor grad = <Tensor>value
+    cdef object device
+    if grad.flags & TENSOR_OVERRIDES and is_sparse(<PyObject *>value):
+        device = grad.device
+        if layout_same_shape(grad.layout, meta.layout) and (
+                device == device_of(meta.device_type, meta.device_index)):
+            return sparse_cast(grad, meta.dtype)
+        raise RuntimeError(f"Function {node_name(source)} returned an invalid gradient at index "
+                           f"{position} - got a sparse one of shape "
+                           f"{list(layout_shape_tuple(grad.layout))} on {device} but expected "
+                           f"{list(layout_shape_tuple(meta.layout))} on "
+                           f"{device_of(meta.device_type, meta.device_index)}")
     if not layout_same_shape(grad.layout, meta.layout):
         grad = sum_to_shape(source, position, meta, grad)
     if grad.dtype != meta.dtype:
@@ -220,7 +233,9 @@ cdef bint has_nan(object tensor) except -1:
 
 
 cdef object with_its_batch(object tensor):
-    """Return the batch of a batched tensor, whose elements can be read; any other tensor itself."""
+    """Return the elements: the batch of a batched tensor, the values of a sparse one, or itself."""
+    if is_sparse(<PyObject *>tensor):
+        return sparse_values(tensor)
     if not (<Tensor>tensor).flags & TENSOR_IS_BATCHED:
         return tensor
     return whole(tensor)

@@ -5,7 +5,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint32_t
 
-from pullback._c.engine.accumulate cimport is_sole_owner
+from pullback._c.engine.accumulate cimport (
+    is_sole_owner, is_sparse, sparse_clone, sum_grads)
 from pullback._c.dispatch.call cimport op_call2
 from pullback._c.base.dtype cimport dtype_object
 from pullback._c.dispatch.operands cimport cast_tensor
@@ -35,6 +36,9 @@ cdef int make_private(PyObject **buffer) except -1:
     """Copy a shared gradient: a hook may write to its argument."""
     if buffer[0] != NULL and not is_sole_owner(buffer[0]) and not tensor_is_tracked(
             <Tensor>buffer[0]):
+        if is_sparse(buffer[0]):
+            replace(buffer, sparse_clone(<object>buffer[0]))
+            return 0
         replace(buffer, cast_tensor(<Tensor>buffer[0], (<Tensor>buffer[0]).dtype))
     return 0
 
@@ -104,10 +108,12 @@ cdef int retain(Tensor tensor, object grad) except -1:
     if before == NULL:
         if tensor_is_tracked(<Tensor>grad):
             kept = op_named("clone")(grad)
+        elif is_sparse(<PyObject *>grad):
+            kept = sparse_clone(grad)
         else:
             kept = cast_tensor(<Tensor>grad, (<Tensor>grad).dtype)
     else:
-        kept = op_call2(op_named("add"), <object>before, grad)
+        kept = sum_grads(before, <Tensor>grad, True)
     Py_INCREF(kept)
     tensor.extra.grad = <PyObject *>kept
     Py_XDECREF(before)

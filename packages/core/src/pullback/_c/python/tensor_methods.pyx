@@ -14,6 +14,7 @@ from pullback._c.graph.tensor import bind_attribute
 from pullback._c.ops.clone import is_contiguous
 from pullback._c.graph.levels cimport batch_of
 from pullback._c.base.dtype cimport dtype_code, dtype_differentiable, dtype_object
+from pullback._c.engine.accumulate cimport is_sparse
 from pullback._c.engine.engine cimport run_pass
 from pullback._c.engine.grad_utils cimport (
     check_not_batched, check_not_in_transform, implicit_seed, why_no_grad)
@@ -276,7 +277,8 @@ def set_grad(Tensor self not None, value):
         raise RuntimeError(f"attempting to assign a gradient with dtype "
                            f"'{dtype_object(grad.dtype).name}' to a tensor with grad_dtype "
                            f"'{dtype_object(wanted).name}'")
-    if not same_device(grad, self):
+    if not same_device(grad, self) and not (
+            is_sparse(<PyObject *>grad) and grad.device == self.device):
         raise RuntimeError(f"attempting to assign a gradient located on device "
                            f"'{tensor_device(grad)}' to a tensor on device '{tensor_device(self)}'")
     if not layout_same_shape(grad.layout, self.layout):

@@ -4,7 +4,7 @@ from pullback.ops.indexing.index import as_index
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import dtype_named
 from pullback.ops.rules.operands import as_vector, kept_apart
-from pullback.ops.table.primitives_api import new_empty, run_primitive, writable
+from pullback.ops.table.primitives_api import is_plain, new_empty, run_primitive, writable
 from pullback.ops.table.samples import T, at, case, references_of
 from pullback.ops.table.schema import op, ops
 
@@ -62,10 +62,18 @@ def _gather(self, dim, index, sparse_grad):
     return out
 
 
+_GATHER = [
+    case(T(4, 3), 0, at(2, 3, high=4)),
+    case(T(4, 3), -1, at(4, 5, high=3)),
+    case(T(4, 3), 1, at(2, 2, high=3)),
+    case(T(4), 0, at(3, high=4)),
+    case(T(), 0, at(high=1)),
+    case(T(4, 3), 0, at(0, 3, high=4)),
+]
 op(
-    "gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor",
+    "gather(self: Tensor, dim: int, index: Tensor) -> Tensor",
     jvp="linear",
-    forward=_gather,
+    forward=lambda self, dim, index: _gather(self, dim, index, False),
     compiled="gather",
     kernel="gather",
     out=True,
@@ -76,15 +84,37 @@ op(
     },
     batch="along",
     out_dtype="exact",
+    overload="gather_sparse",
     doc="Return out[.., i, ..] = self[.., index[.., i, ..], ..] along a dim.",
-    samples=[
-        case(T(4, 3), 0, at(2, 3, high=4)),
-        case(T(4, 3), -1, at(4, 5, high=3)),
-        case(T(4, 3), 1, at(2, 2, high=3)),
-        case(T(4), 0, at(3, high=4)),
-        case(T(), 0, at(high=1)),
-        case(T(4, 3), 0, at(0, 3, high=4)),
-    ],
+    samples=_GATHER,
+    ref=references.gather,
+)
+
+
+def _gather_vjp(g, self_like, self_shape, dim, index, sparse_grad):
+    if sparse_grad and is_plain(g):
+        import pullback
+
+        dim = dim % max(len(self_shape), 1)
+        return pullback.sparse.gradient_of_elements(g, self_shape, dim, index)
+    return ops.scatter_add(ops._zeros_like(self_like), dim, index, g)
+
+
+op(
+    "gather_sparse(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool) -> Tensor",
+    jvp="linear",
+    forward=_gather,
+    kernel="gather",
+    out=True,
+    node="GatherBackward0",
+    vjp={"self": _gather_vjp},
+    batch="along",
+    out_dtype="exact",
+    method=False,
+    function="gather",
+    namespace=(),
+    doc="Return gather, whose gradient is a sparse tensor of the elements that were taken.",
+    samples=[case(T(4, 3), 0, at(2, 3, high=4), sparse_grad=False)],
     ref=references.gather,
 )
 

@@ -5,7 +5,7 @@ import warnings
 from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dtypes import cast_to, check_dtype, dtype_named, type_name
 from pullback.ops.table.kinks import Fixed, kink
-from pullback.ops.table.primitives_api import whole_batch
+from pullback.ops.table.primitives_api import is_plain, whole_batch
 from pullback.ops.table.samples import COUNTED, T, at, case, fixed, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, op, ops
 
@@ -44,9 +44,20 @@ def _counts(like, numbers, size):
     return ops.index_backward(ones, (size,), (numbers,))
 
 
-def _embedding_vjp(g, weight_shape, indices, padding_idx, scale_grad_by_freq):
+def _embedding_vjp(g, weight_shape, indices, padding_idx, scale_grad_by_freq, sparse):
     numbers = cast_to(indices.reshape(-1), dtype_named("int64"))
     g = g.reshape((numbers.shape[0], weight_shape[1]))
+    if sparse and scale_grad_by_freq:
+        raise RuntimeError(
+            "embedding_backward: scale_grad_by_freq not supported with sparse gradients"
+        )
+    if sparse and is_plain(g):
+        import pullback
+
+        if padding_idx >= 0:
+            kept = ops.nonzero(numbers != padding_idx).reshape(-1)
+            g, numbers = g.index_select(0, kept), numbers.index_select(0, kept)
+        return pullback.sparse.gradient_of_rows(g, weight_shape, numbers)
     if padding_idx >= 0:
         g = ops.where((numbers == padding_idx).unsqueeze(1), 0, g)
     if scale_grad_by_freq:
@@ -136,7 +147,8 @@ op(
     "taken and longer are scaled down in place before.\n\nDerivative: none for the row "
     "`padding_idx`; "
     "with `scale_grad_by_freq` that of each row is divided by how often it was taken.\n\n"
-    "The gradient is dense, also with `sparse`.\n\nRaises: IndexError out of range.",
+    "With `sparse` the gradient is a sparse tensor of the rows that were taken.\n\n"
+    "Raises: IndexError out of range.",
     samples=[
         case(at(2, 2, high=4), T(4, 3)),
         case(at(high=4), T(4, 3)),
@@ -249,9 +261,9 @@ def _largest(rows, bags, sizes):
     return ops.where((sizes > 0).unsqueeze(1), ops.gather(rows, 0, chosen), 0)
 
 
-def _take(weight, numbers, padding_idx, scale_grad_by_freq):
+def _take(weight, numbers, padding_idx, scale_grad_by_freq, sparse):
     try:
-        return ops._embedding(weight, numbers, padding_idx, scale_grad_by_freq, False)
+        return ops._embedding(weight, numbers, padding_idx, scale_grad_by_freq, sparse)
     except IndexError:
         rows = weight.shape[0]
         values = numbers.tolist()
@@ -295,7 +307,7 @@ def _embedding_bag(
     _renormalize(weight, self, max_norm, norm_type)
     bags, count = _bags_of(self, offsets, include_last_offset)
     numbers = cast_to(self.reshape(-1), dtype_named("int64"))
-    taken = _take(weight, numbers, padding_idx, scale_grad_by_freq)
+    taken = _take(weight, numbers, padding_idx, scale_grad_by_freq, sparse)
     if padding_idx >= 0:  # padding belongs to no bag
         bags = ops.where(numbers == padding_idx, count, bags)
     sizes = _counts(bags, bags, count + 1).narrow(0, 0, count)
@@ -325,8 +337,9 @@ op(
     ref=references.embedding_bag,
     doc="Return rows of `weight` at the indices in self, summed, averaged or maximized by bag.\n\n"
     "A bag is a row of a matrix of indices, or the part between two `offsets` of a vector of "
-    "them. An empty bag gives 0; `padding_idx` counts for nothing.\n\nThe gradient is dense, "
-    "also with `sparse`.\n\nRaises: RuntimeError out of range.",
+    "them. An empty bag gives 0; `padding_idx` counts for nothing.\n\nWith `sparse` "
+    "the gradient is a sparse tensor of the rows that were taken.\n\n"
+    "Raises: RuntimeError out of range.",
     kinks=[kink(Fixed([0, 1]), [[1.0], [1.0]], Fixed([0]), mode="max", to=[[1.0], [0.0]])],
     samples=[
         *(case(_NUMBERS, T(4, 3), _OFFSETS, mode=mode) for mode in ("sum", "mean", "max")),

@@ -59,6 +59,11 @@ def is_batched(tensor):
     return compiled("transforms.batching", "are_batched")((tensor,))
 
 
+def is_plain(g):
+    """Return True if a gradient is not recorded and no transform is open: it may be sparse."""
+    return not (g.requires_grad or compiled("graph.levels", "level_count")())
+
+
 def beside(tensor, *others):
     """Return a new tensor, batched where others are, so that these can be written into it."""
     for other in others:
