@@ -59,6 +59,7 @@ ALLOWED = {
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
             *("ops", "backend", "autograd", "func", "."),
         },
+        "library": {"autograd", "backend", "."},
         "sparse": {"_c/engine", "."},
         "storage": {"_c/base", "_c/device", "_c/interop", "multiprocessing", "ops/rules", "."},
         "multiprocessing": {"_c/graph", "_c/interop", "serialization", "storage", "nn", "utils"},

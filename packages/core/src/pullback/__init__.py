@@ -204,6 +204,7 @@ _LATE = (
         "cpu",
         "cuda",
         "func",
+        "library",
         "multiprocessing",
         "optim",
         "overrides",

@@ -9,3 +9,12 @@ __all__ = ["ENTRIES", "Entry", "ops"]
 
 for _module in walk_packages(__path__, f"{__name__}."):
     import_module(_module.name)
+
+
+def __getattr__(name):
+    """Return the operators of a namespace of ``pullback.library``: ``pullback.ops.NAMESPACE``."""
+    if name.startswith("_"):
+        raise AttributeError(f"module 'pullback.ops' has no attribute {name!r}")
+    import importlib
+
+    return importlib.import_module("pullback.library.operators").namespace(name)

@@ -25,8 +25,8 @@ class SparseAdam(Optimizer):
     >>> optimizer = pullback.optim.SparseAdam(table.parameters(), lr=0.5)
     >>> table(pullback.tensor([2])).sum().backward()
     >>> optimizer.step()
-    >>> table.weight.tolist()
-    [[1.0], [1.0], [0.5]]
+    >>> table.weight.flatten()
+    tensor([1.0000, 1.0000, 0.5000], grad_fn=<ViewBackward0>)
     """
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):

@@ -144,11 +144,11 @@ REBUILDS = {
 
 
 def layout(name):
-    """Return the layout of a name; there is one, of dense tensors."""
+    """Return the layout of a name: of dense tensors, or of sparse gradients."""
     import pullback
 
-    _need(name == "torch.strided" and hasattr(pullback, "strided"), "a layout")
-    return pullback.strided
+    _need(name in ("torch.strided", "torch.sparse_coo"), "a layout")
+    return getattr(pullback, name.partition(".")[2])
 
 
 def storage_dtype(kind):

@@ -92,8 +92,12 @@ def reduce_tensor(tensor):
 
 def reduce_sparse(tensor):
     """Return how a tensor in coordinate format is made again."""
-    _function, (layout, parts) = tensor.__reduce_ex__(2)
-    return _SPARSE, (layout, parts)
+    return _SPARSE, (_SparseLayout(), tensor.__reduce_ex__(2)[1][1])
+
+
+class _SparseLayout:
+    def __reduce__(self):
+        return _LAYOUT, ("torch.sparse_coo",)
 
 
 def _reduce_plain(tensor):

@@ -7,7 +7,6 @@ from libc.stdint cimport uint32_t
 
 from pullback._c.engine.accumulate cimport (
     is_sole_owner, is_sparse, sparse_clone, sum_grads)
-from pullback._c.dispatch.call cimport op_call2
 from pullback._c.base.dtype cimport dtype_object
 from pullback._c.dispatch.operands cimport cast_tensor
 from pullback._c.graph.op cimport op_named
