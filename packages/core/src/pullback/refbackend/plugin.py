@@ -19,6 +19,7 @@ from . import (
     indexing,
     linalg,
     reductions,
+    special,
 )
 from .arrays import Kernel
 
@@ -30,6 +31,7 @@ KERNELS: dict[str, tuple[int, Kernel]] = {
     **linalg.KERNELS,
     **fft.KERNELS,
     **indexing.KERNELS,
+    **special.KERNELS,
 }
 
 

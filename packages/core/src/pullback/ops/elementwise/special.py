@@ -3,6 +3,7 @@
 import math
 
 from pullback.ops.elementwise.binary_composite import number_among, xlogy_with
+from pullback.ops.elementwise.bessel import slope_of_order_1
 from pullback.ops.rules.arguments import check_float
 from pullback.ops.rules.dtypes import require
 from pullback.ops.rules.elementwise_util import look_at, no_derivative, wide
@@ -88,12 +89,7 @@ _special(
 
 
 def _i1_vjp(g, self, out):
-    """i0 - i1 / x; near 0, where further derivatives of that cancel, its series."""
-    away = ops.abs(self) > 0.1
-    square = ops.where(away, 0, self) ** 2
-    series = 7 / 18432 + square * (9 / 1474560)
-    series = 0.5 + square * (3 / 16 + square * (5 / 384 + square * series))
-    return g * ops.where(away, ops.i0(self) - out / ops.where(away, self, 1), series)
+    return g * slope_of_order_1(self, ops.i0(self), out, 1)
 
 
 _special(

@@ -1,0 +1,261 @@
+"""Airy and Bessel functions, and functions of the normal distribution, elementwise."""
+
+import math
+
+from pullback.ops.table.kinks import INFINITY, POLE, kink
+from pullback.ops.table.samples import T, case, unary
+from pullback.ops.table.schema import FLOATING, op, ops
+
+
+def slope_of_order_1(self, zero, first, sign):
+    """Return the derivative of I1 (sign 1) or J1 (sign -1), given the functions of both orders.
+
+    Near 0, where further derivatives of that expression cancel, it is the series' derivative.
+    """
+    away = ops.abs(self) > 0.1
+    return ops.where(away, zero - first / ops.where(away, self, 1), _series(self, away, sign))
+
+
+def _series(self, away, sign):
+    square = ops.where(away, 0, self) ** 2 * sign
+    found = 7 / 18432 + square * (9 / 1474560)
+    return 0.5 + square * (3 / 16 + square * (5 / 384 + square * found))
+
+
+def _special(name, vjp, doc, samples, **fields):
+    op(
+        f"{name}(self: Tensor) -> Tensor",
+        **{
+            "kernel": name,
+            "promote": "float",
+            "dtypes": FLOATING,
+            "vjp": {"self": vjp},
+            "out": True,
+            "method": False,
+            "namespace": "special",
+            "node": "Special" + "".join(part.title() for part in name.split("_")) + "Backward0",
+            "doc": doc,
+            "samples": samples,
+            **fields,
+        },
+    )
+
+
+# -- of the first and second kind ------------------------------------------------------------------
+_special(
+    "airy_ai",
+    lambda g, self: g * ops.airy_ai_prime(self),
+    "Return the Airy function Ai of each element.\n\nNaN at both infinities. Source: DLMF 9.2.",
+    unary(-3, 3),
+    ref=lambda np, self: _airy_reference(self, 0),
+    mpmath="airyai",
+)
+_special(
+    "airy_ai_prime",
+    lambda g, self: g * (self * ops.airy_ai(self)),
+    "Return the derivative of the Airy function Ai of each element.",
+    unary(-3, 3),
+    function=False,
+    namespace=("",),
+    out=False,
+    ref=lambda np, self: _airy_reference(self, 1),
+)
+
+
+def _airy_reference(self, which):
+    from scipy.special import airy
+
+    return airy(self)[which]
+
+
+_special(
+    "bessel_j0",
+    lambda g, self: g * -ops.bessel_j1(self),
+    "Return the Bessel function of the first kind of order 0 of each element.\n\n"
+    "NaN at infinity. Source: DLMF 10.2.2.",
+    unary(-3, 3),
+    ref="scipy.special.j0",
+    mpmath=lambda mp, x: mp.besselj(0, x),
+)
+_special(
+    "bessel_j1",
+    lambda g, self, out: g * slope_of_order_1(self, ops.bessel_j0(self), out, -1),
+    "Return the Bessel function of the first kind of order 1 of each element.\n\n"
+    "NaN at infinity. Source: DLMF 10.2.2.",
+    unary(0.5, 3),
+    ref="scipy.special.j1",
+    mpmath=lambda mp, x: mp.besselj(1, x),
+)
+_special(
+    "bessel_y0",
+    lambda g, self: g * -ops.bessel_y1(self),
+    "Return the Bessel function of the second kind of order 0 of each element.\n\n"
+    "-inf at 0, NaN below and at infinity. Source: DLMF 10.8.2.",
+    unary(0.5, 3),
+    ref="scipy.special.y0",
+    mpmath=lambda mp, x: mp.bessely(0, x) if x > 0 else mp.nan,
+)
+_special(
+    "bessel_y1",
+    lambda g, self, out: g * (ops.bessel_y0(self) - out / self),
+    "Return the Bessel function of the second kind of order 1 of each element.\n\n"
+    "-inf at 0, NaN below and at infinity. Source: DLMF 10.8.1.",
+    unary(0.5, 3),
+    ref="scipy.special.y1",
+    mpmath=lambda mp, x: mp.bessely(1, x) if x > 0 else mp.nan,
+)
+
+
+def _spherical(self):
+    """Return sin(x) / x; near 0 its series, so that derivatives keep their digits."""
+    import pullback
+
+    dtype = self.dtype if self.dtype.is_floating_point else pullback.get_default_dtype()
+    x = ops.cast(self, pullback.float32 if dtype.itemsize < 4 else dtype)
+    near = ops.abs(x) < 0.5
+    square = ops.square(ops.where(near, x, 0))
+    series = 1
+    for k in range(8, 0, -1):
+        series = 1 - square * series / (2 * k * (2 * k + 1))
+    far = ops.sin(x) / ops.where(near, 1, x)
+    found = ops.where(near, series, ops.where(ops.abs(x) == math.inf, 0, far))
+    return ops.cast(found, dtype)
+
+
+op(
+    "spherical_bessel_j0(self: Tensor) -> Tensor",
+    composite=_spherical,
+    promote="float",
+    dtypes=FLOATING,
+    out=True,
+    method=False,
+    namespace="special",
+    doc="Return the spherical Bessel function of order 0, sin(x) / x, of each element.\n\n"
+    "1 at 0, and 0 at infinity. Source: DLMF 10.49.3.",
+    samples=unary(0.6, 3),
+    ref=lambda np, self: np.where(
+        np.isinf(self), 0, np.where(self == 0, 1, np.sin(self) / np.where(self == 0, 1, self))
+    ),
+    mpmath=lambda mp, x: mp.sinc(x),
+)
+
+# -- modified --------------------------------------------------------------------------------------
+for _order in (0, 1):
+    op(
+        f"modified_bessel_i{_order}(self: Tensor) -> Tensor",
+        composite=(lambda self: ops.i1(self)) if _order else (lambda self: ops.i0(self)),
+        promote="float",
+        dtypes=FLOATING,
+        out=True,
+        method=False,
+        namespace="special",
+        ref=f"scipy.special.i{_order}",
+        doc=f"Return the modified Bessel function of the first kind of order {_order} of each "
+        "element.\n\nNaN at infinity. Source: DLMF 10.25.2.",
+        samples=unary(0.5, 3, special=None),
+    )
+_special(
+    "i0e",
+    lambda g, self, out: g * (ops.i1e(self) - ops.sign(self) * out),
+    "Return exp(-|x|) i0(x) of each element, which does not overflow.\n\nSource: DLMF 10.25.2.",
+    unary(0.5, 3),
+    ref="scipy.special.i0e",
+    node="SpecialI0EBackward0",
+    mpmath=lambda mp, x: mp.besseli(0, x) * mp.exp(-abs(x)),
+)
+
+
+def _i1e_vjp(g, self, out):
+    away = ops.abs(self) > 0.1
+    near = _series(self, away, 1) * ops.exp(-ops.abs(ops.where(away, 0, self)))
+    far = ops.i0e(self) - out / ops.where(away, self, 1)
+    return g * (ops.where(away, far, near) - ops.sign(self) * out)
+
+
+_special(
+    "i1e",
+    _i1e_vjp,
+    "Return exp(-|x|) i1(x) of each element, which does not overflow.\n\nSource: DLMF 10.25.2.",
+    unary(0.5, 3),
+    ref="scipy.special.i1e",
+    node="SpecialI1EBackward0",
+    mpmath=lambda mp, x: mp.besseli(1, x) * mp.exp(-abs(x)),
+)
+_SECOND = (
+    "Return the modified Bessel function of the second kind of order {} of each element{}.\n\n"
+    "Infinite at 0, NaN below. Source: DLMF 10.27.4."
+)
+_special(
+    "modified_bessel_k0",
+    lambda g, self: g * -ops.modified_bessel_k1(self),
+    _SECOND.format(0, ""),
+    unary(0.5, 3),
+    ref="scipy.special.k0",
+    mpmath=lambda mp, x: mp.besselk(0, x) if x > 0 else mp.nan,
+)
+_special(
+    "modified_bessel_k1",
+    lambda g, self, out: g * -(ops.modified_bessel_k0(self) + out / self),
+    _SECOND.format(1, ""),
+    unary(0.5, 3),
+    ref="scipy.special.k1",
+    mpmath=lambda mp, x: mp.besselk(1, x) if x > 0 else mp.nan,
+)
+_special(
+    "scaled_modified_bessel_k0",
+    lambda g, self, out: g * (out - ops.scaled_modified_bessel_k1(self)),
+    _SECOND.format(0, ", times exp(x)"),
+    unary(0.5, 3),
+    ref="scipy.special.k0e",
+    mpmath=lambda mp, x: mp.besselk(0, x) * mp.exp(x) if x > 0 else mp.nan,
+)
+_special(
+    "scaled_modified_bessel_k1",
+    lambda g, self, out: g * (out - out / self - ops.scaled_modified_bessel_k0(self)),
+    _SECOND.format(1, ", times exp(x)"),
+    unary(0.5, 3),
+    ref="scipy.special.k1e",
+    mpmath=lambda mp, x: mp.besselk(1, x) * mp.exp(x) if x > 0 else mp.nan,
+)
+
+# -- of the normal distribution --------------------------------------------------------------------
+_special(
+    "erfcx",
+    lambda g, self, out: g * (2 * self * out - 2 / math.sqrt(math.pi)),
+    "Return exp(x * x) erfc(x) of each element, which does not underflow.\n\nSource: DLMF 7.2.2.",
+    unary(-2, 3),
+    ref="scipy.special.erfcx",
+    mpmath=lambda mp, x: mp.exp(x * x) * mp.erfc(x),
+)
+
+
+def _log_ndtr_vjp(g, self, out):
+    """The density over the probability; neither of both underflows."""
+    below = self < 0
+    low = math.sqrt(2 / math.pi) / ops.erfcx(ops.where(below, self, 0) * -math.sqrt(0.5))
+    x = ops.where(below, 0, self)
+    high = ops.exp(-0.5 * (x * x) - ops.where(below, 0, out)) / math.sqrt(2 * math.pi)
+    return g * ops.where(below, low, high)
+
+
+_special(
+    "log_ndtr",
+    _log_ndtr_vjp,
+    "Return the logarithm of the probability that a standard normal number is below each element.",
+    unary(-3, 3),
+    ref="scipy.special.log_ndtr",
+    mpmath=lambda mp, x: mp.log(mp.erfc(-x / mp.sqrt(2)) / 2),
+)
+_special(
+    "ndtri",
+    lambda g, out: g * math.sqrt(2 * math.pi) * ops.exp(0.5 * (out * out)),
+    "Return the number below which a standard normal number is with the probability of each "
+    "element.\n\nInfinite at 0 and 1, NaN beyond.",
+    [
+        *unary(0.1, 0.9, special=(0.0, -0.0, 1.0, -1.0, 1.5, math.nan)),
+        case(T(4, low=0.9, high=0.99)),
+    ],
+    ref="scipy.special.ndtri",
+    kinks=[kink([1.0], to=[INFINITY], second=None, outside=POLE)],
+    mpmath=lambda mp, x: mp.sqrt(2) * mp.erfinv(2 * x - 1),
+)

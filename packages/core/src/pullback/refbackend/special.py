@@ -1,0 +1,84 @@
+"""Reference kernels of special functions: SciPy's, computed in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import masks
+from .arrays import Array, Kernel, store
+
+_LARGEST_DEGREE = 1 << 24
+
+
+def _airy(which: int) -> Callable[[Any, Array], Array]:
+    """Return Ai (0) or its derivative (1); both are 0 where SciPy gives up beyond 110."""
+
+    def function(special: Any, x: Array) -> Array:
+        return np.where((x > 110) & (x < np.inf), 0.0, special.airy(np.minimum(x, 111))[which])
+
+    return lambda special, x: np.where(np.isinf(x), np.nan, function(special, x))
+
+
+def _polynomial(evaluate: Callable[[Any, Array, Array], Array]) -> Callable[..., Array]:
+    def function(special: Any, x: Array, degree: Array) -> Array:
+        known = (degree > -1) & (degree <= _LARGEST_DEGREE)
+        n = np.where(known, degree, 0).astype(np.int64)
+        found = np.where(n == 0, 1.0, evaluate(special, n, x))
+        return np.where(known, found, np.where(degree > 0, np.nan, 0.0))
+
+    return function
+
+
+def _second_kind(special: Any, n: Array, x: Array) -> Array:
+    return np.where(n < 0, 0.0, special.eval_chebyu(np.maximum(n, 0), x))
+
+
+_FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "airy_ai": _airy(0),
+    "airy_ai_prime": _airy(1),
+    "bessel_j0": lambda special, x: special.j0(x),
+    "bessel_j1": lambda special, x: special.j1(x),
+    "bessel_y0": lambda special, x: special.y0(x),
+    "bessel_y1": lambda special, x: special.y1(x),
+    "erfcx": lambda special, x: special.erfcx(x),
+    "i0e": lambda special, x: special.i0e(x),
+    "i1e": lambda special, x: special.i1e(x),
+    "log_ndtr": lambda special, x: special.log_ndtr(x),
+    "modified_bessel_k0": lambda special, x: special.k0(x),
+    "modified_bessel_k1": lambda special, x: special.k1(x),
+    "ndtri": lambda special, x: special.ndtri(x),
+    "scaled_modified_bessel_k0": lambda special, x: special.k0e(x),
+    "scaled_modified_bessel_k1": lambda special, x: special.k1e(x),
+    "igamma": lambda special, x, y: special.gammainc(x, y),
+    "igammac": lambda special, x, y: special.gammaincc(x, y),
+    "chebyshev_polynomial_t": _polynomial(lambda special, n, x: special.eval_chebyt(n, x)),
+    "chebyshev_polynomial_u": _polynomial(_second_kind),
+    "chebyshev_polynomial_v": _polynomial(
+        lambda special, n, x: _second_kind(special, n, x) - _second_kind(special, n - 1, x)
+    ),
+    "chebyshev_polynomial_w": _polynomial(
+        lambda special, n, x: _second_kind(special, n, x) + _second_kind(special, n - 1, x)
+    ),
+    "hermite_polynomial_h": _polynomial(lambda special, n, x: special.eval_hermite(n, x)),
+    "hermite_polynomial_he": _polynomial(lambda special, n, x: special.eval_hermitenorm(n, x)),
+    "laguerre_polynomial_l": _polynomial(lambda special, n, x: special.eval_laguerre(n, x)),
+    "legendre_polynomial_p": _polynomial(lambda special, n, x: special.eval_legendre(n, x)),
+}
+
+
+def _kernel(name: str, function: Callable[..., Array]) -> Kernel:
+    def kernel(out: Array, *inputs: Array) -> None:
+        from scipy import special
+
+        with np.errstate(all="ignore"):
+            store(out, function(special, *(np.asarray(x, dtype=np.float64) for x in inputs)))
+
+    kernel.__name__ = kernel.__qualname__ = name
+    kernel.__doc__ = f"Fill ``out`` with {name} of each element."
+    return kernel
+
+
+KERNELS = {name: (masks.FLOATING, _kernel(name, f)) for name, f in _FUNCTIONS.items()}
