@@ -197,19 +197,9 @@ _overridable.wrap(
 
 
 _LATE = (
-    *(
-        "__future__",
-        "amp",
-        "array_api",
-        "cpu",
-        "cuda",
-        "func",
-        "library",
-        "multiprocessing",
-        "optim",
-        "overrides",
-    ),
-    *("profiler", "safetensors", "serialization", "signal", "sparse", "storage", "testing", "version"),
+    *("__future__", "amp", "array_api", "cpu", "cuda", "func", "library", "multiprocessing"),
+    *("optim", "overrides", "profiler", "safetensors", "serialization", "signal", "sparse"),
+    *("storage", "testing", "version"),
 )
 
 
