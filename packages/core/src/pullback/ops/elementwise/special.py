@@ -2,8 +2,8 @@
 
 import math
 
-from pullback.ops.elementwise.binary_composite import number_among, xlogy_with
 from pullback.ops.elementwise.bessel import slope_of_order_1
+from pullback.ops.elementwise.binary_composite import number_among, xlogy_with
 from pullback.ops.rules.arguments import check_float
 from pullback.ops.rules.dtypes import require
 from pullback.ops.rules.elementwise_util import look_at, no_derivative, wide
