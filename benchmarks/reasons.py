@@ -39,8 +39,8 @@ REASONS: dict[str, str] = {
     "reductions/4M elements, normalised or running/*": _MEMORY,
     "reductions/*": _MEMORY,
     "movement/*look-ups*": _LOOKUPS,
-    "linalg/Fourier transforms/*": "SciPy's pocketfft has 128-bit vectors, oneMKL's the widest; one "
-    "dim alone has no vectors in pocketfft",
+    "linalg/Fourier transforms/*": "SciPy's pocketfft has 128-bit vectors, oneMKL the widest; "
+    "one dim alone has none in pocketfft",
     "linalg/half precision/h*": "six jobs of conversions and products, each ending with a wait",
     "linalg/half precision/q*": "copies of both factors are 23 % of it",
     "linalg/*complex*": "OpenBLAS's complex product",

@@ -27,7 +27,7 @@ MOST_OF_A_COMPOSITION = 1
 # Functions that find an op, a primitive or a forward pass by its name, to call it.
 LOOKUPS = {
     *("op_named", "primitive_id", "forward_register", "forward_named", "run_primitive"),
-    *("run_along", "reduce_by", "scatter_into", "getattr", "require", "compiled"),
+    *("find_step", "run_along", "reduce_by", "scatter_into", "getattr", "require", "compiled"),
     *("references_of", "_random", "layout_parse", "dtype_code"),
 }
 # Names of ops that are words of other lists, too, where a string says nothing of the op.

@@ -53,15 +53,15 @@ cdef tuple KINDS = ("c2c", "r2c", "c2r")
 cdef step copies, conjugates, products
 
 
-cdef int find_step(step *found, dict kernels, str primitive) except -1:
+cdef int find_step(str primitive, dict kernels, step *found) except -1:
     found.kernel = <pb_kernel>PyCapsule_GetPointer(kernels[primitive][1], PB_KERNEL_CAPSULE)
     found.primitive = PRIMITIVE_IDS[primitive]
     return 0
 
 
-find_step(&copies, copy_kernels, "copy")
-find_step(&conjugates, elementwise_kernels, "conj")
-find_step(&products, elementwise_kernels, "mul")
+find_step("copy", copy_kernels, &copies)
+find_step("conj", elementwise_kernels, &conjugates)
+find_step("mul", elementwise_kernels, &products)
 
 
 cdef int run_step(pb_call *outer, step *what, pb_array *out, pb_array *first,

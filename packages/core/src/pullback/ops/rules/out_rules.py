@@ -55,6 +55,7 @@ def complaint(entry, source, results, number, target):
             return None
         kind = "complex" if wanted.is_complex else "floating point"
         function = entry.function.replace("2", "n")
+        function = "fftn" if function == "ifftn" else function  # torch's word for both
         return f"{function} expects a {kind} output tensor, but got {type_name(given)}"
     if rule in ("pointwise", "real_parts"):
         return f"Found dtype {type_name(given)} but expected {type_name(wanted)}"
