@@ -183,6 +183,7 @@ HERMITIAN = {
     "eigvalsh": lambda a: L.eigvalsh(hermitian(a)),
     "eig": lambda a: of_absolute(L.eig(a)),
     "eigvals": L.eigvals,
+    "qr": lambda a: tuple(L.qr(a)),
     "pinv hermitian": lambda a: L.pinv(hermitian(a), hermitian=True),
     "cond": lambda a: L.cond(a, 2),
     "svdvals": L.svdvals,

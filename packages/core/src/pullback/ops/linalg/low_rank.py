@@ -184,9 +184,9 @@ op(
 
 def _lobpcg(A, k, B, X, n, iK, niter, tol, largest, method, tracker, *_):
     if A.ndim < 2 or A.shape[-2] != A.shape[-1]:
-        raise AssertionError(f"A must be square, got shape {A.shape}")
+        raise ValueError(f"A must be square, got shape {A.shape}")
     if B is not None and B.shape != A.shape:
-        raise AssertionError(f"A and B must have the same shape, got {A.shape} and {B.shape}")
+        raise ValueError(f"A and B must have the same shape, got {A.shape} and {B.shape}")
     rows = A.shape[-1]
     k = (1 if X is None else X.shape[-1]) if k is None else k
     n = (k if X is None else X.shape[-1]) if n is None else n

@@ -12,6 +12,7 @@ from pullback.ops.linalg.matrices import (
 )
 from pullback.ops.linalg.triangular import solve_left, solve_right
 from pullback.ops.rules.dtypes import check_inexact, require, type_name
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import new_filled
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import COMPLEX, FLOATING, op, ops, result_type
@@ -27,7 +28,16 @@ _SAME = {
 }
 # Of complex numbers LAPACK reflects the last column of a square matrix unless it is real.
 _SAMPLES = [
-    case(_SQUARE, skip=_SAME, only=FLOATING),
+    case(
+        _SQUARE,
+        skip={
+            **_SAME,
+            **dict.fromkeys(
+                ("grad", "gradgrad"), "R is singular but for rounding where rows are equal"
+            ),
+        },
+        only=FLOATING,
+    ),
     case(_TALL, skip=_SAME),
     case(_WIDE, skip=_SAME, only=FLOATING),
     case(T(2, 2, 2), skip=_SAME),
@@ -406,6 +416,7 @@ def _checked_qr(A, mode):
     return ops.new_empty(A, (0,)) if mode == "r" else left, right
 
 
+_JUMP = "Q and R have other signs where the first element is negative"
 _LinalgQR = result_type("linalg_qr", "Q", "R")
 _QR = result_type("qr", "Q", "R")
 op(
@@ -418,6 +429,7 @@ op(
     namespace="linalg",
     function="qr",
     dtypes=SOLVED,
+    kinks=[kink([[0.0], [1.0]], to=[[-1.0], [-1.0]], second=None, outside=_JUMP)],
     nonderivative_at=references.rank_is_not_full,
     samples=[
         *_SAMPLES,
@@ -448,6 +460,8 @@ def _top_qr(self, some):
 op(
     "qr(self: Tensor, some: bool = True) -> Tensor[]",
     composite=_top_qr,
+    kinks=[kink([[0.0], [1.0]], to=[[-1.0], [-1.0]], second=None, outside=_JUMP)],
+    nonderivative_at=references.rank_is_not_full,
     out=True,
     out_overlap=True,
     out_dtype="exact",
