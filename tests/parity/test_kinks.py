@@ -37,7 +37,8 @@ def prepared(kink):
     def made(value):
         if isinstance(value, Fixed):
             whole = np.array(value.values).dtype.kind == "i"
-            return torch.tensor(value.values, dtype=torch.int64 if whole else torch.float64)
+            dtype = getattr(torch, value.whole) if whole else torch.float64
+            return torch.tensor(value.values, dtype=dtype)
         if isinstance(value, list):
             inputs.append(torch.tensor(value, dtype=torch.float64, requires_grad=True))
             return inputs[-1]
@@ -64,6 +65,7 @@ def same(found, stated):
 
 
 @pytest.mark.filterwarnings("ignore:Using backward", "ignore:index_reduce")
+@pytest.mark.filterwarnings("ignore:.*is deprecated:UserWarning")
 @pytest.mark.parametrize("kink", KINKS, ids=lambda kink: f"{kink.op}-{KINKS.index(kink)}")
 def test_torch_gives_what_is_stated(kink):
     if kink.op in OURS_ALONE:

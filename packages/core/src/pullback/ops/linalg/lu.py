@@ -408,7 +408,14 @@ op(
     composite=_lu_solve,
     function="lu_solve",
     kinks=[
-        kink([[1.0]], Fixed([1]), [[0.0]], to=([[0.0]], [[1.0]]), second=None, outside=_NO_POLE)
+        kink(
+            [[1.0]],
+            Fixed([1], "int32"),
+            [[0.0]],
+            to=([[0.0]], [[1.0]]),
+            second=None,
+            outside=_NO_POLE,
+        )
     ],
     samples=_SYSTEMS,
     ref=references.lu_solve,
@@ -434,7 +441,14 @@ op(
     "lu_solve(self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor",
     composite=_top_lu_solve,
     kinks=[
-        kink([[0.0]], [[1.0]], Fixed([1]), to=([[1.0]], [[0.0]]), second=None, outside=_NO_POLE)
+        kink(
+            [[0.0]],
+            [[1.0]],
+            Fixed([1], "int32"),
+            to=([[1.0]], [[0.0]]),
+            second=None,
+            outside=_NO_POLE,
+        )
     ],
     out=True,
     out_overlap=True,

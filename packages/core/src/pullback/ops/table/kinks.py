@@ -33,6 +33,7 @@ class Fixed(NamedTuple):
     """A tensor argument by which there is no derivative."""
 
     values: list
+    whole: str = "int64"  # the dtype of integers
 
 
 class Kink(NamedTuple):

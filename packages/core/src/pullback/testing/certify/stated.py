@@ -43,7 +43,7 @@ def prepared(kink: Kink) -> tuple[Function, Tensors]:
     def made(value: Any) -> Any:
         if isinstance(value, Fixed):
             whole = np.array(value.values).dtype.kind == "i"
-            return pb.tensor(value.values, dtype=pb.int64 if whole else pb.float64)
+            return pb.tensor(value.values, dtype=getattr(pb, value.whole) if whole else pb.float64)
         if isinstance(value, list):
             inputs.append(pb.tensor(value, dtype=pb.float64))
         return tuple(map(made, value)) if type(value) is tuple else value
