@@ -213,11 +213,12 @@ def _svdvals(A, driver):
 
 
 def _old_svd(self, some, compute_uv):
-    u, values, vh = _decompose(self, not some and compute_uv)
     if not compute_uv:
+        values = _values_of(self)
         rows, columns = self.shape[-2:]
         zeros = [ops.new_zeros(self, (*self.shape[:-2], size, size)) for size in (rows, columns)]
         return _OLD_SVD(zeros[0], values, zeros[1])
+    u, values, vh = _decompose(self, not some)
     return _OLD_SVD(u, values, adjoint(vh))
 
 
