@@ -22,8 +22,8 @@ FOLDERS = {
 LINTERS = ("-r", "tools/lint-requirements.txt")
 TEST_TOOLS = (
     *("pytest>=8", "cython>=3.1", "hypothesis", "einops", "ml_dtypes", "mpmath", "mypy", "scipy"),
-    "optree>=0.13",
-    "safetensors>=0.8",
+    *("safetensors>=0.8", "optree>=0.13", "array-api-strict>=2.4", "array-api-compat"),
+    "scikit-learn",
     *("threadpoolctl", "ittapi", "nvtx", "perfetto", "viztracer", "nvmath-python"),
 )
 DEMO_TOOLS = ("scikit-learn", "scipy", "matplotlib", "rich")
