@@ -19,6 +19,10 @@ CALLS = {
     "remainder": (lambda x, y: x % y, lambda a, b: a % b),
     "shift": (lambda x, y: x >> 3, lambda a, b: a >> 3),
     "gcd": (pb.gcd, np.gcd),
+    "expanded": (
+        lambda x, y: x[:, :1].expand(5, 6).to(pb.int64),
+        lambda a, b: (a[:, :1] + 0 * a).astype("i8"),
+    ),
     "int64": (lambda x, y: x.mT.to(pb.int64), lambda a, b: a.T.astype("i8")),
     "float64": (lambda x, y: x.double(), lambda a, b: a.astype("f8")),
     "uint32": (lambda x, y: x.to(pb.uint32), lambda a, b: a.astype("u4")),

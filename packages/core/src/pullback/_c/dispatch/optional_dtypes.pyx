@@ -120,11 +120,7 @@ cdef int call_flipped(int type_id, pb_call *call, int key, int64_t work) except 
     cdef list kept = []
     for i in range(call.nout + call.nin):
         operands[i] = call.out[i]
-        if call.out[i].dtype != key:
-            continue
-        if i < call.nout:
-            if reads:
-                flip(type_id, call.out[i])
+        if i < call.nout or call.out[i].dtype != key:
             continue
         if call.out[i].flags & PB_ARRAY_HOST:
             arrays[i] = call.out[i][0]
@@ -135,6 +131,9 @@ cdef int call_flipped(int type_id, pb_call *call, int key, int64_t work) except 
             kept.append(array_copy(type_id, &arrays[i], call.out[i], key))
             flip(type_id, &arrays[i])
         operands[i] = &arrays[i]
+    for i in range(call.nout if reads else 0):
+        if call.out[i].dtype == key:
+            flip(type_id, call.out[i])
     try:
         call_as_signed(type_id, call, operands, key, work)
     finally:
@@ -213,7 +212,7 @@ cdef int copy_cast(int type_id, pb_call *call, int64_t work) except -1:
     """Copy from or to an optional dtype; the operands have one shape."""
     cdef pb_array *out = call.out[0]
     cdef pb_array *source = call.in_[0]
-    cdef pb_array number, middle
+    cdef pb_array number, middle, taken
     cdef char value[16]
     cdef int to = out.dtype, of = source.dtype
     cdef bint to_integral = dtype_category[to] <= CATEGORY_INTEGRAL
@@ -238,7 +237,9 @@ cdef int copy_cast(int type_id, pb_call *call, int64_t work) except -1:
     if of < PB_U16:                                     # real and complex numbers
         return copy_by(type_id, PB_I64, out, source)
     _kept = array_like(type_id, &middle, source, PB_I64)
-    copy_as(type_id, &middle, PB_I64, source, dtype_signed(of), work)
+    taken = source[0]
+    taken.dtype = dtype_signed(of)
+    copy_array(type_id, &middle, &taken)
     with_number(type_id, AND, &middle, (top_bit(of) << 1) - 1)
     return copy_array(type_id, out, &middle)
 
