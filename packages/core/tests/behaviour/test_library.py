@@ -196,7 +196,7 @@ def test_schemas_of_annotations():
     ) -> tuple[Tensor, list[Tensor]]: ...
 
     assert library.infer_schema(many, mutates_args={"xs"}, op_name="a::b") == (
-        "a::b(Tensor x, Tensor(a0!)[] xs, Tensor?[] ys, SymInt? n=None, *, "
+        "a::b(Tensor x, Tensor(a1!)[] xs, Tensor?[] ys, SymInt? n=None, *, "
         'str text="a", ScalarType kind=float32, SymInt[]? sizes=None, Scalar number=1) '
         "-> (Tensor, Tensor[])"
     )

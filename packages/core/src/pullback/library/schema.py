@@ -114,8 +114,8 @@ def infer_schema(prototype_function, /, *, mutates_args, op_name=None) -> str:
         return ValueError(f"infer_schema(func): {text} Got func with signature {shown})")
 
     unknown = set(mutates_args) - signature.parameters.keys() if mutates_args != "unknown" else ()
-    parts, written, keywords = [], 0, False
-    for name, parameter in signature.parameters.items():
+    parts, keywords = [], False
+    for k, (name, parameter) in enumerate(signature.parameters.items()):
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise failure("We do not support positional-only args, varargs, or varkwargs.")
         if parameter.kind is parameter.KEYWORD_ONLY and not keywords:
@@ -131,8 +131,7 @@ def infer_schema(prototype_function, /, *, mutates_args, op_name=None) -> str:
             )
         if mutates_args == "unknown" or name in mutates_args:
             if kind.startswith("Tensor"):
-                kind = f"Tensor(a{written}!){kind.removeprefix('Tensor')}"
-                written += 1
+                kind = f"Tensor(a{k}!){kind.removeprefix('Tensor')}"
             elif mutates_args != "unknown":
                 raise failure(
                     f"Parameter {name} is in mutable_args but only Tensors or collections of "
