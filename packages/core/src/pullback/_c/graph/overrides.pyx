@@ -170,6 +170,11 @@ cdef str shown(object function):
     if isinstance(function, Op):
         entry = function.entry
         where = "pullback" if entry.function else "pullback.Tensor"
+        if function.__name__.endswith("_") and not entry.name.endswith("_") and (
+                not entry.inplace_function):
+            where = "pullback.Tensor"
+        elif "linalg" in entry.namespaces and "" not in entry.namespaces:
+            where = "pullback.linalg"
         if entry.function and "functional" in entry.namespaces and "" not in entry.namespaces:
             where = "pullback.nn.functional"
         return f"{where}.{function.__name__}"
