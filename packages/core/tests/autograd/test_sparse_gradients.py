@@ -153,7 +153,7 @@ def test_coo_tensor_computes_what_gradients_need():
         "pickle": pickle.loads(pickle.dumps(x)),
         "copy": copy.deepcopy(x),
         "file": pb.load(saved(x)),
-        "detach": x.detach().double().float().to("cpu").cpu(),
+        "detach": x.detach().double().float().to(x.device),
     }.items():
         assert value.is_sparse and value.to_dense().tolist() == DENSE, name
     assert (pb.ones(4, 2) + x).tolist() == (pb.ones(4, 2) - -x).tolist()

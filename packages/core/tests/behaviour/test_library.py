@@ -136,7 +136,7 @@ def test_library_defines_overloads_and_kernels_by_device():
     assert made.define("add_n(Tensor x, int n=2) -> Tensor") == "add_n"
     with pytest.raises(NotImplementedError, match="Could not run 'tests_store::add_n' with arg"):
         pb.ops.tests_store.add_n(pb.ones(1))
-    made.impl("add_n", lambda x, n=2: x + n, "CPU")
+    made.impl("add_n", lambda x, n=2: x + n, pb.ones(1).device.type.upper())
     assert pb.ops.tests_store.add_n(pb.ones(1)).tolist() == [3.0]
     with pytest.raises(NotImplementedError, match="no fake impl or Meta kernel registered"):
         pb.ops.tests_store.add_n(pb.ones(1, device="meta"))

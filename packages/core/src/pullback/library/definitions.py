@@ -162,7 +162,7 @@ def register_kernel(op, device_types, func=None, /, *, lib=None):
 
     >>> import pullback
     >>> pullback.library.define("shop::third", "(Tensor x) -> Tensor")
-    >>> @pullback.library.register_kernel("shop::third", "cpu")
+    >>> @pullback.library.register_kernel("shop::third", None)
     ... def third(x):
     ...     return x / 3
     >>> pullback.ops.shop.third(pullback.ones(1))
@@ -208,7 +208,7 @@ def register_autograd(op, backward, /, *, setup_context=None, lib=None):
 
     >>> import pullback
     >>> pullback.library.define("shop::twice", "(Tensor x) -> Tensor")
-    >>> _ = pullback.library.impl("shop::twice", "cpu", lambda x: 2 * x)
+    >>> _ = pullback.library.impl("shop::twice", "default", lambda x: 2 * x)
     >>> pullback.library.register_autograd("shop::twice", lambda ctx, grad: 2 * grad)
     >>> x = pullback.ones(1, requires_grad=True)
     >>> pullback.ops.shop.twice(x).backward()
@@ -233,7 +233,7 @@ def register_vmap(op, func=None, /, *, lib=None):
 
     >>> import pullback
     >>> pullback.library.define("shop::half", "(Tensor x) -> Tensor")
-    >>> _ = pullback.library.impl("shop::half", "cpu", lambda x: x / 2)
+    >>> _ = pullback.library.impl("shop::half", "default", lambda x: x / 2)
     >>> @pullback.library.register_vmap("shop::half")
     ... def batched(info, in_dims, x):
     ...     return pullback.ops.shop.half(x), in_dims[0]
@@ -284,7 +284,7 @@ class Library:
     >>> library = pullback.library.Library("store", "DEF")
     >>> library.define("add_n(Tensor x, int n=1) -> Tensor")
     'add_n'
-    >>> library.impl("add_n", lambda x, n=1: x + n, "CPU")
+    >>> library.impl("add_n", lambda x, n=1: x + n, "CompositeExplicitAutograd")
     >>> pullback.ops.store.add_n(pullback.zeros(1), n=2)
     tensor([2.])
     """
@@ -376,7 +376,7 @@ def impl(qualname, types, func=None, *, lib=None):
 
     >>> import pullback
     >>> pullback.library.define("shop::next", "(Tensor x) -> Tensor")
-    >>> @pullback.library.impl("shop::next", "cpu")
+    >>> @pullback.library.impl("shop::next", "default")
     ... def following(x):
     ...     return x + 1
     >>> pullback.ops.shop.next(pullback.ones(1))
