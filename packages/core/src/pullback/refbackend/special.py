@@ -22,6 +22,27 @@ def _airy(which: int) -> Callable[[Any, Array], Array]:
     return lambda special, x: np.where(np.isinf(x), np.nan, function(special, x))
 
 
+def _bessel(name: str, second: bool, order: int) -> Callable[[Any, Array], Array]:
+    """Return SciPy's function; from 25 on DLMF 10.17.3 and 10.17.4, as SciPy loses the phase."""
+
+    def function(special: Any, x: Array) -> Array:
+        far = (x if second else np.abs(x)) >= 25
+        size = np.where(far, np.abs(x), 25)
+        even, odd, term = np.ones_like(size), np.zeros_like(size), np.ones_like(size)
+        for k in range(1, 24):
+            term = term * ((4 * order - (2 * k - 1) ** 2) / (8 * k)) / size
+            signed = -term if k & 2 else term
+            even, odd = (even, odd + signed) if k & 1 else (even + signed, odd)
+        c, s = np.cos(size), np.sin(size)
+        c, s = (s - c, -(c + s)) if order else (c + s, s - c)
+        found = even * s + odd * c if second else even * c - odd * s
+        found = found / np.sqrt(np.pi * size)
+        found = np.where((x < 0) & (order == 1), -found, found)
+        return np.where(far, found, getattr(special, name)(x))
+
+    return function
+
+
 def _polynomial(evaluate: Callable[[Any, Array, Array], Array]) -> Callable[..., Array]:
     def function(special: Any, x: Array, degree: Array) -> Array:
         known = (degree > -1) & (degree <= _LARGEST_DEGREE)
@@ -39,10 +60,10 @@ def _second_kind(special: Any, n: Array, x: Array) -> Array:
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "airy_ai": _airy(0),
     "airy_ai_prime": _airy(1),
-    "bessel_j0": lambda special, x: special.j0(x),
-    "bessel_j1": lambda special, x: special.j1(x),
-    "bessel_y0": lambda special, x: special.y0(x),
-    "bessel_y1": lambda special, x: special.y1(x),
+    "bessel_j0": _bessel("j0", False, 0),
+    "bessel_j1": _bessel("j1", False, 1),
+    "bessel_y0": _bessel("y0", True, 0),
+    "bessel_y1": _bessel("y1", True, 1),
     "erfcx": lambda special, x: special.erfcx(x),
     "i0e": lambda special, x: special.i0e(x),
     "i1e": lambda special, x: special.i1e(x),

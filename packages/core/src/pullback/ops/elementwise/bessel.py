@@ -2,6 +2,7 @@
 
 import math
 
+from pullback.ops.rules.dtypes import default_dtype, dtype_named, require
 from pullback.ops.table.kinks import INFINITY, POLE, kink
 from pullback.ops.table.samples import T, case, unary
 from pullback.ops.table.schema import FLOATING, op, ops
@@ -108,10 +109,10 @@ _special(
 
 def _spherical(self):
     """Return sin(x) / x; near 0 its series, so that derivatives keep their digits."""
-    import pullback
-
-    dtype = self.dtype if self.dtype.is_floating_point else pullback.get_default_dtype()
-    x = ops.cast(self, pullback.float32 if dtype.itemsize < 4 else dtype)
+    if not (self.is_complex() or self.dtype.is_floating_point):
+        self = ops.cast(self, default_dtype())
+    dtype = require("spherical_bessel_j0", FLOATING, self).dtype
+    x = ops.cast(self, dtype_named("float32")) if dtype.itemsize < 4 else self
     near = ops.abs(x) < 0.5
     square = ops.square(ops.where(near, x, 0))
     series = 1
@@ -119,7 +120,7 @@ def _spherical(self):
         series = 1 - square * series / (2 * k * (2 * k + 1))
     far = ops.sin(x) / ops.where(near, 1, x)
     found = ops.where(near, series, ops.where(ops.abs(x) == math.inf, 0, far))
-    return ops.cast(found, dtype)
+    return ops.cast(found, dtype) if dtype.itemsize < 4 else found
 
 
 op(
