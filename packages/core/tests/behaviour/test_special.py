@@ -124,3 +124,32 @@ def test_round_to_decimals():
     assert x.tolist() == [1.0, 2.0, -2.0]
     with pytest.raises(NotImplementedError, match="round"):
         pb.arange(3).round(decimals=1)
+
+
+def test_shifted_polynomials_take_integers_without_wrapping_around():
+    x = pb.tensor([0, 3], dtype=pb.uint8)
+    assert S.shifted_chebyshev_polynomial_t(x, 3).tolist() == [-1.0, 485.0]
+
+
+def test_polynomials_of_negative_fractional_and_enormous_degree():
+    x = pb.tensor([0.5], dtype=pb.float64)
+    assert S.legendre_polynomial_p(x, -1).tolist() == [0.0]
+    assert S.hermite_polynomial_h(x, 2.7).tolist() == [-1.0]
+    assert math.isnan(S.chebyshev_polynomial_t(x, 2**25).item())
+    y = x.clone().requires_grad_()
+    with pytest.raises(NotImplementedError, match="degrees up to 4096, got 5000"):
+        S.legendre_polynomial_p(y, 5000).backward()
+
+
+def test_third_derivative_of_a_legendre_polynomial():
+    x = pb.tensor([0.5, 1.0], dtype=pb.float64, requires_grad=True)
+    y = S.legendre_polynomial_p(x, 3)  # (5 x^3 - 3 x) / 2
+    for expected in ([0.375, 6.0], [7.5, 15.0], [15.0, 15.0]):
+        (y,) = pb.autograd.grad(y.sum(), x, create_graph=True)
+        assert y.tolist() == pytest.approx(expected)
+
+
+def test_bessel_functions_keep_the_phase_of_large_numbers():
+    x = pb.tensor([1e10], dtype=pb.float64)
+    assert S.bessel_j0(x).item() == pytest.approx(2.1755917502468918e-06, rel=1e-9)
+    assert S.airy_ai(pb.tensor([200.0])).item() == 0
