@@ -1,3 +1,4 @@
+# build: small
 """Notifying observers of ops, nodes, Functions, ranges and kernels.
 
 Callers test the process's single observer pointer and call this module only if it is set. With

@@ -1,3 +1,4 @@
+# build: small
 """User hooks around the nodes of a backward pass: running them and checking their results."""
 
 from cpython.dict cimport PyDict_Items

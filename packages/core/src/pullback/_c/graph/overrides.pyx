@@ -1,3 +1,4 @@
+# build: small
 """Overrides: a call with an argument whose class has ``__torch_function__`` goes to that method.
 
 The arguments that count are tensors with TENSOR_OVERRIDES, and other objects whose class has the

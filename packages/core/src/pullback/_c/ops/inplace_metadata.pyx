@@ -1,3 +1,4 @@
+# build: small
 """In-place metadata ops, which change shape, strides or memory: ``transpose_``, ``resize_``."""
 
 import math
