@@ -95,7 +95,7 @@ def _run_lstm(data, weights, state, reverse):
     spec, dtype = lstm_spec(given.shape, reverse), given.dtype
     values = (given, weights["weight_hh"], *state)
     if dtype.itemsize == 2:
-        values = [cast_to(value, dtype_named("float32")) for value in values]
+        values = tuple(cast_to(value, dtype_named("float32")) for value in values)
     outputs, cell, _ = ops.lstm_steps(*values, spec)
     outputs, cell = cast_to(outputs, dtype), cast_to(cell, dtype)
     return outputs, (outputs[0 if reverse else -1], cell)
