@@ -184,6 +184,7 @@ HERMITIAN = {
     "eig": lambda a: of_absolute(L.eig(a)),
     "eigvals": L.eigvals,
     "qr": lambda a: tuple(L.qr(a)),
+    "lu": lambda a: tuple(L.lu(a)[1:]),
     "pinv hermitian": lambda a: L.pinv(hermitian(a), hermitian=True),
     "cond": lambda a: L.cond(a, 2),
     "svdvals": L.svdvals,
