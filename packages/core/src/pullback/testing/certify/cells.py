@@ -200,7 +200,10 @@ def look_by_differences(point: Point, problem: Problem, found: Found) -> None:
             if any(verdict.kind in UNDECIDED for verdict in verdicts):
                 verdicts = settle(judge, parts, verdicts, reference)
             if mode == "fwd":
-                verdicts += sharpened(judge, parts[0], found)
+                further = sharpened(judge, parts[0], found)
+                if is_other:
+                    further = [v._replace(kind="kink") if v.kind == "wrong" else v for v in further]
+                verdicts += further
         except Exception as error:
             if mode == "rev-rev-rev" and judge.way("v") == "kink":
                 found.add(point, mode, "kink")  # where not even the first derivative exists
