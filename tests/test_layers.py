@@ -43,7 +43,7 @@ ALLOWED = {
         "ops/fft": {"ops/table", "ops/rules", "ops/nn", "ops/creation"},
         "ops/nn": {"ops/table", "ops/rules", "_c/base", "_c/graph"},
         "ops": {"ops/table"},  # and by name every module in it
-        "backend": {*BELOW_OPS, "_c/dispatch", "_c/python", "ops/table", "."},
+        "backend": {*BELOW_OPS, "_c/dispatch", "_c/python", "ops/table", "cuda", "."},
         "refbackend": {"backend"},
         "autograd": {
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
@@ -53,7 +53,7 @@ ALLOWED = {
         "nn": {"_c/graph", "_c/python", "ops/nn", "ops/rules", "utils", "."},
         "amp": {"_c/transforms", "."},
         "cpu": {"amp"},
-        "cuda": {"amp", "_c/base", "_c/device", "backend", "_interop", "."},
+        "cuda": {"amp", "_c/base", "_c/device", "backend", "."},
         "optim": {"_c/base", "_c/python", "nn", "sparse", "utils", "."},
         "utils": {
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
@@ -65,7 +65,7 @@ ALLOWED = {
         "multiprocessing": {"_c/graph", "_c/interop", "serialization", "storage", "nn", "utils"},
         "serialization": {
             *("_c/base", "_c/device", "_c/graph", "_c/interop", "_c/ops", "storage", "nn", "utils"),
-            *("cuda", "sparse", "."),
+            *("cuda", "sparse"),
         },
         "_interop": {*BELOW_OPS, "_c/interop", "_c/ops", "backend", "utils"},
         "signal": {"ops/creation"},

@@ -77,6 +77,47 @@ CELL = [
     "pullback.lstm_cell(x, state, w_ih, w_hh)[0].shape",
 ]
 BY_HAND["lstm_cell"] = CELL
+SYMMETRIC = "A = pullback.tensor([[2.0, 1.0], [1.0, 2.0]])"
+BY_HAND["linalg_eig"] = [MATRIX, "pullback.linalg.eig(A).eigenvalues.real"]
+BY_HAND["linalg_eigvals"] = [MATRIX, "pullback.linalg.eigvals(A).real"]
+BY_HAND["linalg_eigh"] = [SYMMETRIC, "pullback.linalg.eigh(A).eigenvalues"]
+BY_HAND["linalg_ldl_factor"] = [SYMMETRIC, "pullback.linalg.ldl_factor(A).LD.shape"]
+BY_HAND["linalg_ldl_factor_ex"] = [SYMMETRIC, "pullback.linalg.ldl_factor_ex(A).info"]
+FACTORS = "LU, pivots = pullback.linalg.lu_factor(A)"
+RIGHT = "B = pullback.tensor([[2.0], [6.0]])"
+BY_HAND["linalg_lu_solve"] = [MATRIX, RIGHT, FACTORS, "pullback.linalg.lu_solve(LU, pivots, B)"]
+BY_HAND["lu_unpack"] = [MATRIX, FACTORS, "pullback.lu_unpack(LU, pivots)[2]"]
+LOW = "A = pullback.ones(5, 1) @ pullback.arange(4.0).reshape(1, 4)"
+BY_HAND["svd_lowrank"] = [LOW, "[part.shape for part in pullback.svd_lowrank(A, q=2)]"]
+BY_HAND["pca_lowrank"] = [LOW, "[part.shape for part in pullback.pca_lowrank(A, q=2)]"]
+BY_HAND["lobpcg"] = [
+    "A = pullback.diag(pullback.arange(1.0, 10.0))",
+    "[part.shape for part in pullback.lobpcg(A, k=1)]",
+]
+SIGNAL = "x = pullback.arange(16.0)"
+BY_HAND["istft"] = [
+    SIGNAL,
+    "window = pullback.hann_window(8)",
+    "frames = pullback.stft(x, 8, window=window, return_complex=True)",
+    "pullback.istft(frames, 8, window=window).shape",
+]
+WEIGHTS = "weights = [pullback.zeros(n, 2) for n in ({gates}, {gates})]"
+for name, gates, state in (
+    ("lstm", 8, "[pullback.zeros(1, 1, 2), pullback.zeros(1, 1, 2)]"),
+    ("gru", 6, "pullback.zeros(1, 1, 2)"),
+    ("rnn_tanh", 2, "pullback.zeros(1, 1, 2)"),
+    ("rnn_relu", 2, "pullback.zeros(1, 1, 2)"),
+):
+    BY_HAND[name] = [
+        "x = pullback.ones(3, 1, 2)",
+        WEIGHTS.format(gates=gates),
+        f"state = {state}",
+        f"pullback.{name}(x, state, weights, False, 1, 0.0, False, False, False)[0].shape",
+    ]
+BY_HAND["native_batch_norm"] = [
+    "x = pullback.tensor([[1.0], [3.0]])",
+    "pullback.native_batch_norm(x, None, None, None, None, True, 0.1, 0.0)[0]",
+]
 for ending in ("", "_with_indices"):
     name = f"fractional_max_pool2d{ending}"
     BY_HAND[name] = [IMAGES, f"pullback.nn.functional.{name}(x, 2, (4, 4))[0].shape"]
@@ -161,6 +202,7 @@ def function_of(entry: Any) -> str | None:
         ("functional", "pullback.nn.functional"),
         ("linalg", "pullback.linalg"),
         ("special", "pullback.special"),
+        ("fft", "pullback.fft"),
     ):
         if namespace in entry.namespaces:
             name = name.removeprefix("linalg_") if namespace == "linalg" else name

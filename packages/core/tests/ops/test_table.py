@@ -100,6 +100,8 @@ def test_op_is_where_its_entry_says(entry):
             assert getattr(pb.linalg, public) is getattr(ops, name)
         if entry.function and "special" in entry.namespaces:
             assert getattr(pb.special, public) is getattr(ops, name)
+        if entry.function and "fft" in entry.namespaces:
+            assert getattr(pb.fft, public) is getattr(ops, name)
     assert op.__doc__.startswith(entry.doc)
 
 
