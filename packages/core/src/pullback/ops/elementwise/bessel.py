@@ -3,7 +3,7 @@
 import math
 
 from pullback.ops.rules.dtypes import default_dtype, dtype_named, require
-from pullback.ops.table.kinks import INFINITY, POLE, kink
+from pullback.ops.table.kinks import AS_IF_FLAT, INFINITY, POLE, kink
 from pullback.ops.table.samples import T, case, unary
 from pullback.ops.table.schema import FLOATING, op, ops
 
@@ -162,7 +162,7 @@ _special(
     unary(0.5, 3),
     ref="scipy.special.i0e",
     node="SpecialI0EBackward0",
-    mpmath=lambda mp, x: mp.besseli(0, x) * mp.exp(-abs(x)),
+    kinks=[kink([0.0], to=[0.0], second=[0.5], outside=AS_IF_FLAT)],
 )
 
 
@@ -180,7 +180,7 @@ _special(
     unary(0.5, 3),
     ref="scipy.special.i1e",
     node="SpecialI1EBackward0",
-    mpmath=lambda mp, x: mp.besseli(1, x) * mp.exp(-abs(x)),
+    kinks=[kink([0.0], to=[0.5], second=[0.0])],
 )
 _SECOND = (
     "Return the modified Bessel function of the second kind of order {} of each element{}.\n\n"
@@ -220,9 +220,30 @@ _special(
 )
 
 # -- of the normal distribution --------------------------------------------------------------------
+_TERMS = 20  # of series in 1 / x**2, of which the last is below the rounding from x = 10 on
+
+
+def _alternating(square, first):
+    """Return the sum of (-1)^n (2n - first)!! y^n, for double factorials of odd numbers."""
+    found = 1
+    for n in range(_TERMS, 0, -1):
+        found = 1 - (2 * n - first) * square * found
+    return found
+
+
+def _erfcx_vjp(g, self, out):
+    """2 x erfcx(x) - 2 / sqrt(pi); the derived series (DLMF 7.12.1) where it would cancel."""
+    far = self > 10
+    inverse = 1 / ops.where(far, self, 10)
+    square = inverse * inverse
+    series = -_alternating(square / 2, -1) * square / math.sqrt(math.pi)
+    near = 2 * ops.where(far, 0, self) * out - 2 / math.sqrt(math.pi)
+    return g * ops.where(far, series, near)
+
+
 _special(
     "erfcx",
-    lambda g, self, out: g * (2 * self * out - 2 / math.sqrt(math.pi)),
+    _erfcx_vjp,
     "Return exp(x * x) erfc(x) of each element, which does not underflow.\n\nSource: DLMF 7.2.2.",
     unary(-2, 3),
     ref="scipy.special.erfcx",
@@ -232,8 +253,11 @@ _special(
 
 def _log_ndtr_vjp(g, self, out):
     """The density over the probability; neither of both underflows."""
-    below = self < 0
-    low = math.sqrt(2 / math.pi) / ops.erfcx(ops.where(below, self, 0) * -math.sqrt(0.5))
+    below, far = self < 0, self < -10
+    scaled = ops.erfcx(ops.where(below & ~far, self, 0) * -math.sqrt(0.5))
+    inverse = -1 / ops.where(far, self, -10)
+    ratio = 1 / (inverse * _alternating(inverse * inverse, 1))  # DLMF 7.12.1
+    low = ops.where(far, ratio, math.sqrt(2 / math.pi) / scaled)
     x = ops.where(below, 0, self)
     high = ops.exp(-0.5 * (x * x) - ops.where(below, 0, out)) / math.sqrt(2 * math.pi)
     return g * ops.where(below, low, high)

@@ -2,10 +2,12 @@
 
 from pullback.ops.rules.dtypes import default_dtype
 from pullback.ops.rules.elementwise_util import is_tensor, look_at
+from pullback.ops.table.kinks import Fixed, kink
 from pullback.ops.table.samples import T, case, constant, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
 
 _REF = references_of("polynomials")
+EDGE = "the function is not defined on the other side"
 
 _WRITTEN = {"inplace_nested": "the operand that is written has no derivative"}
 
@@ -49,6 +51,7 @@ for _name, _scipy, _which, _sign in (
         doc=f"Return the regularized {_which} of each pair of elements.\n\n"
         "NaN where one is negative. It has a derivative by other alone. Source: DLMF 8.2.4.",
         ref=f"scipy.special.{_scipy}",
+        kinks=[kink(Fixed([2.0]), [0.0], to=[0.0], second=None, outside=EDGE)],
         samples=[
             case(constant(*a, low=0.5, high=4), T(*b, low=0.3, high=5), skip=_WRITTEN)
             for a, b in (((2, 3), (2, 3)), ((3,), (2, 1)), ((), ()), ((0,), (1,)))

@@ -207,6 +207,8 @@ def look_by_differences(point: Point, problem: Problem, found: Found) -> None:
         except Exception as error:
             if mode == "rev-rev-rev" and judge.way("v") == "kink":
                 found.add(point, mode, "kink")  # where not even the first derivative exists
+            elif mode.startswith("vmap") and "inplace arithmetic" in str(error):
+                found.skipped["vmap writes no batch into an operand without one"] += 1
             else:
                 found.add(point, mode, "raised", described(error))
             continue
