@@ -102,7 +102,8 @@ def gen(session: nox.Session) -> None:
         install_wheels(session, "core", "cpu", "profiler")
         for tool in ("examplegen", "classstubs"):
             session.run("python", f"packages/core/tools/{tool}.py")
-        session.run("python", "packages/core/tools/compatgen.py", "--docs", "docs/reference")
+        compat = ("packages/core/tools/compatgen.py", "--docs", "docs/reference", "--reasons")
+        session.run("python", *compat)
 
 
 @nox.session

@@ -46,16 +46,18 @@ ALLOWED = {
         "backend": {*BELOW_OPS, "_c/dispatch", "_c/python", "ops/table", "cuda", "."},
         "refbackend": {"backend"},
         "autograd": {
+            "_help",
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
             *("ops", "func", "utils", "."),
         },
         "func": {"_c/graph", "_c/engine", "_c/transforms", "ops", "autograd", "nn"},
-        "nn": {"_c/graph", "_c/python", "ops/nn", "ops/rules", "utils", "."},
+        "nn": {"_help", "_c/graph", "_c/python", "ops/nn", "ops/rules", "utils", "."},
         "amp": {"_c/transforms", "."},
         "cpu": {"amp"},
-        "cuda": {"amp", "_c/base", "_c/device", "backend", "."},
-        "optim": {"_c/base", "_c/python", "nn", "sparse", "utils", "."},
+        "cuda": {"_help", "amp", "_c/base", "_c/device", "backend", "."},
+        "optim": {"_help", "_c/base", "_c/python", "nn", "sparse", "utils", "."},
         "utils": {
+            "_help",
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
             *("ops", "backend", "autograd", "func", "."),
         },
@@ -80,6 +82,7 @@ ALLOWED = {
             *("_c/graph", "_c/dispatch", "_c/engine", "ops", "ops/table", "backend", "autograd"),
         },
         ".": {
+            "_help",
             *(*BELOW_OPS, "_c/dispatch", "_c/ops", "_c/engine", "_c/transforms", "_c/interop"),
             *(
                 "_c/python",

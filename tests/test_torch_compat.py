@@ -111,3 +111,15 @@ def test_reference_has_a_page_for_every_public_name(root, module):
         and not re.search(rf":members:.*\b{name}\b", pages)
     ]
     assert missing == []
+
+
+def test_errors_say_why_a_name_is_left_out(compatgen):
+    import pullback as pb
+
+    data = json.loads(compatgen.NAMES.read_text())
+    rows = compatgen.compare(data, compatgen.read_notes())
+    assert json.loads(compatgen.REASONS.read_text()) == compatgen.reasons_of(rows)
+    with pytest.raises(AttributeError, match=r"torch\.jit is left out \(TorchScript.*compat\.md"):
+        pb.jit
+    with pytest.raises(AttributeError, match=r"'pullback\.nn' has no attribute 'Foo'$"):
+        pb.nn.Foo

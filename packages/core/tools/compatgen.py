@@ -1,6 +1,7 @@
 """Write the page that compares Pullback's public names with torch's.
 
     python compatgen.py --docs DIR     # DIR/torch-compat.md; needs pullback, not torch
+    python compatgen.py --reasons      # what errors say of names that are left out
     python compatgen.py --take         # compat/names.json anew, from the torch that is installed
 
 ``compat/names.json`` has torch's names. ``compat/notes.ini`` has the names that are left out with
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import configparser
 import dataclasses
+import fnmatch
 import importlib
 import json
 import sys
@@ -24,12 +26,16 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent / "compat"
 NAMES = FOLDER / "names.json"
 NOTES = FOLDER / "notes.ini"
+REASONS = FOLDER.parents[1] / "src/pullback/_help/left_out.json"
 
 MODULES = (
     *("torch.autograd", "torch.autograd.graph", "torch.autograd.grad_mode"),
     *("torch.autograd.anomaly_mode", "torch.autograd.function", "torch.autograd.functional"),
     *("torch.autograd.forward_ad", "torch.autograd.gradcheck", "torch.autograd.variable"),
     *("torch.autograd.profiler", "torch.func", "torch.utils.checkpoint", "torch.utils.hooks"),
+    *("torch.linalg", "torch.fft", "torch.special", "torch.signal.windows", "torch.testing"),
+    *("torch.library", "torch.random", "torch.cuda", "torch.utils", "torch.utils.dlpack"),
+    *("torch.nn.functional", "torch.sparse"),
     *("torch.nn", "torch.nn.parameter", "torch.nn.init", "torch.nn.attention"),
     *("torch.nn.utils", "torch.nn.utils.rnn", "torch.nn.utils.parametrize"),
     *("torch.nn.utils.parametrizations", "torch.nn.utils.stateless"),
@@ -38,46 +44,22 @@ MODULES = (
     *("torch.utils.data", "torch.serialization", "torch.overrides"),
 )
 CLASSES = (
+    "torch.Tensor",
     *("torch.autograd.Function", "torch.autograd.function.BackwardCFunction"),
     *("torch.autograd.graph.Node", "torch.utils.hooks.RemovableHandle"),
     *("torch.nn.Module", "torch.optim.Optimizer", "torch.optim.lr_scheduler.LRScheduler"),
     *("torch.utils.data.DataLoader", "torch.UntypedStorage"),
 )
-# Of these only what concerns derivatives and files; operations have a table of their own.
-PARTS = {
-    "torch": (
-        *("autograd", "enable_grad", "func", "inference_mode", "is_anomaly_check_nan_enabled"),
-        *("is_anomaly_enabled", "is_grad_enabled", "is_inference", "is_inference_mode_enabled"),
-        *("no_grad", "set_anomaly_enabled", "set_grad_enabled", "vmap"),
-        *("autocast", "GradScaler", "autocast_decrement_nesting", "autocast_increment_nesting"),
-        *("clear_autocast_cache", "is_autocast_cache_enabled", "set_autocast_cache_enabled"),
-        *("get_autocast_dtype", "is_autocast_enabled", "set_autocast_dtype"),
-        *("set_autocast_enabled", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype"),
-        *("is_autocast_cpu_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled"),
-        "set_autocast_gpu_dtype",
-        *("load", "save", "is_storage", "Storage", "TypedStorage", "UntypedStorage", "layout"),
-        *("BFloat16Storage", "BoolStorage", "ByteStorage", "CharStorage", "ComplexDoubleStorage"),
-        *("ComplexFloatStorage", "DoubleStorage", "FloatStorage", "HalfStorage", "IntStorage"),
-        *("LongStorage", "ShortStorage", "strided", "legacy_contiguous_format", "get_device"),
-    ),
-    "torch.Tensor": (
-        *("_backward_hooks", "_base", "_grad", "_grad_fn", "_is_view"),
-        *("_post_accumulate_grad_hooks", "_version", "backward", "data", "detach", "detach_"),
-        *("grad", "grad_dtype", "grad_fn", "is_inference", "is_leaf", "name", "output_nr"),
-        *("register_hook", "register_post_accumulate_grad_hook", "reinforce", "requires_grad"),
-        *("requires_grad_", "retain_grad", "retains_grad", "volatile", "as_subclass"),
-        *("_make_subclass", "__torch_function__", "is_sparse", "is_sparse_csr", "is_quantized"),
-        *("is_nested", "is_mkldnn", "is_mps", "is_xla", "is_xpu", "is_meta", "is_vulkan"),
-        *("layout", "new", "storage", "storage_offset", "storage_type", "untyped_storage", "set_"),
-        *("is_shared", "share_memory_", "is_set_to", "is_distributed", "is_coalesced"),
-        *("dense_dim", "sparse_dim", "dim_order", "apply_", "map_", "map2_", "module_load"),
-    ),
+# Classes of torch's C++ part that programs use; the others belong to its compilers.
+CLASSES_IN_C = {
+    *("Event", "Generator", "Size", "Stream", "device", "dtype", "finfo", "iinfo", "layout"),
+    *("memory_format", "qscheme", "DisableTorchFunction", "DisableTorchFunctionSubclass"),
 }
 KINDS = ("left out", "differs", "ours")
 PAGE = """\
 # Torch's names
 
-Of the {names} public names of torch {version} for derivatives, modules, optimizers, files and data,
+Of the {names} public names of these parts of torch {version},
 {present} are here, {differs} of them with a difference that is worth a line, and
 {left_out} are left out, each with the reason. A name that two modules have counts twice. A name
 without a note behaves as in torch; messages of errors say more in places. [Operations](index.md)
@@ -122,6 +104,20 @@ def comes_from(path: str, value: Any) -> bool:
     return public and (home == path or home.startswith(path + "."))
 
 
+def is_op(value: Any) -> bool:
+    """Return True for a function that is written in C."""
+    return isinstance(value, types.BuiltinFunctionType)
+
+
+def is_use(torch: Any, name: str, value: Any) -> bool:
+    """Return True for a name of torch itself that programs use."""
+    if isinstance(value, types.ModuleType):
+        return bool(value.__name__.startswith("torch.")) and name != "_C"
+    if isinstance(value, type) and hasattr(torch._C, name):
+        return name in CLASSES_IN_C or name.endswith(("Tensor", "Storage"))
+    return getattr(value, "__module__", None) not in ("typing", "typing_extensions", "functools")
+
+
 def members_of(owner: type) -> list[str]:
     """Return the public members that a class adds to those of objects and of its node class."""
     if owner.__name__ == "Function":
@@ -137,16 +133,21 @@ def torch_names() -> dict[str, Any]:
     """Return the names of the installed torch, in the form of ``names.json``."""
     torch = importlib.import_module("torch")
     made: dict[str, dict[str, list[str]]] = {}
-    for path, part in PARTS.items():
-        missing = [name for name in part if not hasattr(find(path), name)]
-        if missing:
-            raise AttributeError(f"{path} has no {', '.join(missing)}: correct PARTS")
-        made[path] = {"names": sorted(part)}
+    everything = {name: getattr(torch, name) for name in dir(torch) if not name.startswith("_")}
+    made["torch"] = {
+        "names": [name for name in everything if is_use(torch, name, everything[name])]
+    }
     for path in MODULES:
         module = importlib.import_module(path)
         others = {name: getattr(module, name) for name in dir(module)}
         if not hasattr(module, "__all__"):
-            made[path] = {"names": [name for name in others if comes_from(path, others[name])]}
+            made[path] = {
+                "names": [
+                    name
+                    for name, value in others.items()
+                    if comes_from(path, value) or (not name.startswith("_") and is_op(value))
+                ]
+            }
             continue
         names = sorted(module.__all__)
         made[path] = {"names": names}
@@ -160,7 +161,8 @@ def torch_names() -> dict[str, Any]:
     return {
         "torch": torch.__version__.partition("+")[0],
         "how": "Of a module: __all__, and what else dir() shows that is the module's own or comes "
-        "from C. Of a class: its public members. Of torch and Tensor: the names in compatgen.py.",
+        "from C. Of a class: its public members. Of torch: what dir() shows but the classes of its "
+        "compilers, modules of Python, and names for annotations.",
         "sections": made,
     }
 
@@ -219,10 +221,16 @@ def compare(data: dict[str, Any], notes: dict[str, dict[str, Row]]) -> dict[str,
     made = {}
     wrong = [f"[{section}] is no section" for section in notes if section not in data["sections"]]
     for path, lists in data["sections"].items():
-        section = notes.get(path, {})
+        section = dict(notes.get(path, {}))
+        patterns = {name: section.pop(name) for name in list(section) if "*" in name}
         owner = find(path.replace("torch", "pullback", 1))
         theirs = [name for names in lists.values() for name in names]
         rows = []
+        for pattern in patterns.values():
+            matches = [name for name in theirs if fnmatch.fnmatchcase(name, pattern.name)]
+            absent = [name for name in matches if name not in section and not has(owner, name)]
+            section.update({name: Row(name, pattern.status, pattern.note) for name in absent})
+            wrong += [] if absent else [f"{path}.{pattern.name} matches no name that is missing"]
         for name in sorted(theirs, key=lambda name: (name.lower(), name)):
             row = section.get(name, Row(name, "present"))
             if row.status == "ours":
@@ -285,6 +293,15 @@ def make_page(data: dict[str, Any], sections: dict[str, list[Row]]) -> str:
     )
 
 
+def reasons_of(sections: dict[str, list[Row]]) -> dict[str, dict[str, str]]:
+    """Return why names are left out, by section and name."""
+    found = {
+        path: {row.name: row.note for row in rows if row.status == "left out"}
+        for path, rows in sections.items()
+    }
+    return {path: rows for path, rows in found.items() if rows}
+
+
 # -- command line ----------------------------------------------------------------------------------
 
 
@@ -293,17 +310,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--docs", metavar="DIR", type=Path, help="write DIR/torch-compat.md")
     parser.add_argument("--take", action="store_true", help="write compat/names.json; needs torch")
+    parser.add_argument("--reasons", action="store_true", help="write _help/left_out.json")
     given = parser.parse_args(arguments)
-    if not (given.docs or given.take):
-        parser.error("say what to write: --docs or --take")
+    if not (given.docs or given.take or given.reasons):
+        parser.error("say what to write: --docs, --reasons or --take")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecated attributes are names too
         if given.take:
             NAMES.write_text(json.dumps(torch_names(), indent=1) + "\n")
-        if given.docs:
+        if given.docs or given.reasons:
             data = json.loads(NAMES.read_text())
-            page = make_page(data, compare(data, read_notes()))
-            (given.docs / "torch-compat.md").write_text(page)
+            sections = compare(data, read_notes())
+        if given.docs:
+            (given.docs / "torch-compat.md").write_text(make_page(data, sections))
+        if given.reasons:
+            REASONS.write_text(json.dumps(reasons_of(sections), indent=0) + "\n")
     return 0
 
 

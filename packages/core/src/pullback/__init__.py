@@ -245,7 +245,9 @@ def __getattr__(name):
         from pullback.func import _control_flow
 
         return getattr(_control_flow, name)
-    raise AttributeError(f"module 'pullback' has no attribute {name!r}")
+    from pullback._help.names import missing
+
+    raise missing("pullback", name)
 
 
 def __dir__():

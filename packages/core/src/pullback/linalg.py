@@ -3,3 +3,9 @@
 
 class LinAlgError(RuntimeError):
     """A matrix has no inverse, or a decomposition does not exist."""
+
+
+def __getattr__(name):
+    from pullback._help.names import missing
+
+    raise missing(__name__, name)

@@ -1,1 +1,7 @@
 """Special functions: ``pullback.special``. They come from the op table."""
+
+
+def __getattr__(name):
+    from pullback._help.names import missing
+
+    raise missing(__name__, name)

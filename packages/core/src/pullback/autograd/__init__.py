@@ -92,4 +92,6 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module(f"pullback.autograd.{name}")
-    raise AttributeError(f"module 'pullback.autograd' has no attribute {name!r}")
+    from pullback._help.names import missing
+
+    raise missing("pullback.autograd", name)

@@ -93,7 +93,9 @@ def __getattr__(name):
     if name == "amp":
         return import_module("pullback.cuda.amp")
     if name not in _NAMES:
-        raise AttributeError(f"module 'pullback.cuda' has no attribute {name!r}")
+        from pullback._help.names import missing
+
+        raise missing("pullback.cuda", name)
     _require(name)
     return getattr(import_module(f"pullback_cuda.runtime.{_NAMES[name]}"), name)
 

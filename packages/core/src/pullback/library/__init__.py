@@ -22,7 +22,6 @@ from pullback.library.schema import infer_schema
 from pullback.library.testing import opcheck
 
 __all__ = [
-    "CustomOpDef",
     "Library",
     "custom_op",
     "define",

@@ -32,7 +32,9 @@ def __getattr__(name):
         found = _load().get(name)
         if found is not None:
             return found
-    raise AttributeError(f"module 'pullback.nn' has no attribute {name!r}")
+    from pullback._help.names import missing
+
+    raise missing("pullback.nn", name)
 
 
 def __dir__():

@@ -46,7 +46,9 @@ __all__ = [
 def __getattr__(name):
     if name in ("lr_scheduler", "swa_utils"):  # imported on first use
         return importlib.import_module(f"pullback.optim.{name}")
-    raise AttributeError(f"module 'pullback.optim' has no attribute {name!r}")
+    from pullback._help.names import missing
+
+    raise missing("pullback.optim", name)
 
 
 def __dir__():

@@ -18,4 +18,6 @@ def __getattr__(name):
         found = importlib.import_module(f"pullback.utils.{_LATE[name]}")
         sys.modules[f"pullback.utils.{name}"] = found
         return found
-    raise AttributeError(f"module 'pullback.utils' has no attribute {name!r}")
+    from pullback._help.names import missing
+
+    raise missing("pullback.utils", name)

@@ -57,4 +57,6 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module("pullback.nn.utils.prune")
-    raise AttributeError(f"module 'pullback.nn.utils' has no attribute {name!r}")
+    from pullback._help.names import missing
+
+    raise missing("pullback.nn.utils", name)
