@@ -70,14 +70,14 @@ def test_note_without_a_known_kind_is_refused(compatgen, tmp_path):
 def test_all_is_torch_s_without_what_is_left_out_and_with_what_is_ours(compatgen, data, notes):
     """What torch has outside of its own __all__ may be in ours, or not."""
     checked = 0
+    sections = compatgen.compare(data, notes)
     for path, lists in data["sections"].items():
         module = compatgen.find(path.replace("torch", "pullback", 1))
         if not hasattr(module, "__all__") or "not in __all__" not in lists:
             continue
         checked += 1
-        rows = notes.get(path, {})
-        left_out = {name for name, row in rows.items() if row.status == "left out"}
-        ours = {name for name, row in rows.items() if row.status == "ours"}
+        left_out = {row.name for row in sections[path] if row.status == "left out"}
+        ours = {row.name for row in sections[path] if row.status == "ours"}
         expected = set(lists["names"]) - left_out | ours
         assert set(module.__all__) - set(lists["not in __all__"]) == expected, path
         assert len(module.__all__) == len(set(module.__all__)), path

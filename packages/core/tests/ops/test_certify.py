@@ -22,7 +22,7 @@ PARTS = 4  # of a share, for processes that run tests side by side
 
 
 # What the environment says, or the share that is due.
-SHARE = os.environ.get("PULLBACK_TEST_CERTIFY") or "{}/{}".format(*parsed("auto/10"))
+SHARE = os.environ.get("PULLBACK_TEST_CERTIFY") or "{}/{}".format(*parsed("auto/30"))
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -84,7 +84,13 @@ __all__ = [
     "temperature",
     "utilization",
 ]
-__all__.extend(_NAMES)  # found when they are asked for
+__all__.extend((*_NAMES, "amp"))  # found when they are asked for
+__all__.extend(
+    f"{name}Tensor"
+    for name in (
+        *("BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short"),
+    )
+)
 
 
 def __getattr__(name):
