@@ -24,6 +24,7 @@ SPACES = {
     "": torch,
     "functional": torch.nn.functional,
     "linalg": torch.linalg,
+    "fft": torch.fft,
     "special": torch.special,
 }
 PLUGIN = """

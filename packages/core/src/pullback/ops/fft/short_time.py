@@ -299,6 +299,7 @@ op(
     "window: Tensor? = None, center: bool = True, pad_mode: str = 'reflect', "
     "normalized: bool = False, onesided: bool? = None, return_complex: bool? = None, "
     "align_to_window: bool? = None) -> Tensor",
+    autocast=("float32", None),
     composite=_stft,
     dtypes=_TAKEN,
     ref=references.stft,

@@ -188,6 +188,7 @@ for _name, (_result, _forward, _what) in _FUNCTIONS.items():
     _points_of = "2 (size - 1)" if _result == "real" else "the size"
     op(
         f"fft_{_name}(self: Tensor, n: int? = None, dim: int = -1, norm: str? = None) -> Tensor",
+        autocast=("float32", None),
         composite=_of_one_dim(_name, _result, _forward),
         function=_name,
         dtypes=_REAL if _result == "half" else _TAKEN,
@@ -207,6 +208,7 @@ for _name, (_result, _forward, _what) in _FUNCTIONS.items():
         op(
             f"fft_{_name}{_suffix}(self: Tensor, s: int[]? = None, dim: {_default}, "
             f"norm: str? = None) -> Tensor",
+            autocast=("float32", None),
             composite=_of_dims(_name + _suffix, _result, _forward),
             function=_name + _suffix,
             dtypes=_REAL if _result == "half" else _TAKEN,

@@ -127,6 +127,7 @@ _ABOUT = (
 )
 op(
     "linalg_cholesky(A: Tensor, *, upper: bool = False) -> Tensor",
+    autocast=("float32", None),
     composite=lambda A, upper: _cholesky_ex(A, upper, True)[0],
     out=True,
     out_overlap=True,
@@ -141,6 +142,7 @@ op(
 )
 op(
     "linalg_cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Tensor[]",
+    autocast=("float32", None),
     composite=_cholesky_ex,
     out=True,
     out_overlap=True,
@@ -156,6 +158,7 @@ op(
 )
 op(
     "cholesky(self: Tensor, upper: bool = False) -> Tensor",
+    autocast=("float32", None),
     composite=_cholesky,
     out=True,
     out_overlap=True,
@@ -201,6 +204,7 @@ def _first_of(flags):
 
 op(
     "cholesky_solve(self: Tensor, input2: Tensor, upper: bool = False) -> Tensor",
+    autocast=("float32", None),
     composite=_cholesky_solve,
     out=True,
     out_overlap=True,
@@ -218,6 +222,7 @@ op(
 )
 op(
     "cholesky_inverse(self: Tensor, upper: bool = False) -> Tensor",
+    autocast=("float32", None),
     composite=_cholesky_inverse,
     out=True,
     out_overlap=True,

@@ -167,6 +167,7 @@ _REPEATED = (
 )
 op(
     "linalg_eigh(A: Tensor, UPLO: str = 'L') -> Tensor[]",
+    autocast=("float32", None),
     composite=lambda A, UPLO: _Eigh(*_found(ops.eigh_batch(_checked_hermitian(A, UPLO)))),
     function="eigh",
     samples=_FREE,
@@ -180,6 +181,7 @@ op(
 )
 op(
     "linalg_eigvalsh(A: Tensor, UPLO: str = 'L') -> Tensor",
+    autocast=("float32", None),
     composite=lambda A, UPLO: _found(ops.eigvalsh_batch(_checked_hermitian(A, UPLO)))[0],
     function="eigvalsh",
     samples=[*_SYMMETRIC, _SYMMETRIC[0]._replace(kwargs={"UPLO": "u"})],
@@ -291,6 +293,7 @@ def _checked(name, A, run):
 
 op(
     "linalg_eig(A: Tensor) -> Tensor[]",
+    autocast=("float32", None),
     composite=lambda A: _Eig(*_checked("linalg.eig", A, ops.eig_batch)),
     function="eig",
     samples=_FREE,
@@ -304,6 +307,7 @@ op(
 )
 op(
     "linalg_eigvals(A: Tensor) -> Tensor",
+    autocast=("float32", None),
     composite=lambda A: _checked("linalg.eigvals", A, ops.eigvals_batch)[0],
     function="eigvals",
     samples=_FREE,

@@ -441,6 +441,7 @@ def _top_lu_solve(self, LU_data, LU_pivots):
 
 op(
     "lu_solve(self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor",
+    autocast=("float32", None),
     composite=_top_lu_solve,
     kinks=[
         kink(

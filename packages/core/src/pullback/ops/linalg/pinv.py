@@ -210,6 +210,7 @@ op(
 )
 op(
     "pinverse(self: Tensor, rcond: float = 1e-15) -> Tensor",
+    autocast=("float32", None),
     composite=lambda self, rcond: _pinv(self, rcond, False, 0.0, rcond),
     kinks=[kink([[0.0, 0.0]], to=[[0.0, 0.0]], outside=_SAME_RANK)],
     nonderivative_at=references.rank_is_not_full,
@@ -242,6 +243,7 @@ def _matrix_rank(A, tol, hermitian, atol, rtol):
 op(
     "linalg_matrix_rank(A: Tensor, tol: any = None, hermitian: bool = False, *, atol: any = None, "
     "rtol: any = None) -> Tensor",
+    autocast=("float32", None),
     composite=_matrix_rank,
     out=True,
     out_overlap=True,
@@ -295,6 +297,7 @@ _SINGULAR = {
 }
 op(
     "linalg_cond(A: Tensor, p: any = None) -> Tensor",
+    autocast=("float32", None),
     composite=_cond,
     out=True,
     out_overlap=True,
@@ -434,6 +437,7 @@ _VALUES = dict.fromkeys(
 op(
     "linalg_lstsq(self: Tensor, b: Tensor, rcond: float? = None, *, driver: any = None) -> "
     "Tensor[]",
+    autocast=("float32", None),
     composite=_lstsq,
     out=True,
     out_overlap=True,

@@ -184,6 +184,7 @@ _ABOUT_PRODUCT = (
 )
 op(
     "linalg_householder_product(input: Tensor, tau: Tensor) -> Tensor",
+    autocast=("float32", None),
     composite=_householder_product,
     out=True,
     out_overlap=True,
@@ -198,6 +199,7 @@ op(
 )
 op(
     "orgqr(self: Tensor, input2: Tensor) -> Tensor",
+    autocast=("float32", None),
     composite=_householder_product,
     out=True,
     out_overlap=True,
@@ -249,6 +251,7 @@ def _ormqr(self, input2, input3, left, transpose):
 op(
     "ormqr(self: Tensor, input2: Tensor, input3: Tensor, left: bool = True, "
     "transpose: bool = False) -> Tensor",
+    autocast=("float32", None),
     composite=_ormqr,
     out=True,
     out_overlap=True,
@@ -317,6 +320,7 @@ op(
 )
 op(
     "geqrf(self: Tensor) -> Tensor[]",
+    autocast=("float32", None),
     composite=_geqrf,
     out=True,
     out_overlap=True,
@@ -421,6 +425,7 @@ _LinalgQR = result_type("linalg_qr", "Q", "R")
 _QR = result_type("qr", "Q", "R")
 op(
     "linalg_qr(A: Tensor, mode: str = 'reduced') -> Tensor[]",
+    autocast=("float32", None),
     composite=lambda A, mode: _LinalgQR(*_checked_qr(A, mode)),
     out=True,
     out_overlap=True,
@@ -459,6 +464,7 @@ def _top_qr(self, some):
 
 op(
     "qr(self: Tensor, some: bool = True) -> Tensor[]",
+    autocast=("float32", None),
     composite=_top_qr,
     kinks=[kink([[0.0], [1.0]], to=[[-1.0], [-1.0]], second=None, outside=_JUMP)],
     nonderivative_at=references.rank_is_not_full,

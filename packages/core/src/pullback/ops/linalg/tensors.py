@@ -39,6 +39,7 @@ def _tensorinv(self, ind):
 
 op(
     "linalg_tensorinv(self: Tensor, ind: int = 2) -> Tensor",
+    autocast=("float32", None),
     composite=_tensorinv,
     function="tensorinv",
     samples=[
@@ -72,6 +73,7 @@ def _tensorsolve(self, other, dims):
 
 op(
     "linalg_tensorsolve(self: Tensor, other: Tensor, dims: int[]? = None) -> Tensor",
+    autocast=("float32", None),
     composite=_tensorsolve,
     function="tensorsolve",
     samples=[
@@ -153,6 +155,7 @@ def _nuclear_norm(self, dim, keepdim):
 _EQUAL_ROWS = {"expanded": "a singular value of 0 is a kink"}
 op(
     "nuclear_norm(self: Tensor, dim: any = None, keepdim: bool = False) -> Tensor",
+    autocast=(None, "float32"),
     composite=_nuclear_norm,
     method=False,
     out=True,
@@ -181,6 +184,7 @@ def _frobenius_norm(self, dim, keepdim):
 
 op(
     "frobenius_norm(self: Tensor, dim: int[], keepdim: bool = False) -> Tensor",
+    autocast=(None, "float32"),
     composite=_frobenius_norm,
     method=False,
     out=True,

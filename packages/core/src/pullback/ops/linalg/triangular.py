@@ -181,6 +181,7 @@ def _triangular_solve(self, A, upper, transpose, unitriangular):
 op(
     "triangular_solve(self: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, "
     "unitriangular: bool = False) -> Tensor[]",
+    autocast=("float32", None),
     composite=_triangular_solve,
     out=True,
     out_overlap=True,

@@ -62,6 +62,7 @@ for _rank, _image, _grid in (
     op(
         f"grid_sampler_{_rank}d(self: Tensor, grid: Tensor, interpolation_mode: int, "
         f"padding_mode: int, align_corners: bool) -> Tensor",
+        autocast=("float32", "promote"),
         composite=_grid_sampler_of(_rank),
         method=False,
         dtypes=FLOATING,
@@ -121,6 +122,7 @@ def _native_layer_norm(self, normalized_shape, weight, bias, eps):
 op(
     "native_layer_norm(self: Tensor, normalized_shape: int[], weight: Tensor?, bias: Tensor?, "
     "eps: float) -> Tensor[]",
+    autocast=(None, "float32"),
     composite=_native_layer_norm,
     method=False,
     dtypes=FLOATING,
