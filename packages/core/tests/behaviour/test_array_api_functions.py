@@ -21,7 +21,8 @@ EXAMPLES = 20
 DTYPES = [name for name in xp.__all__ if isinstance(getattr(xp, name), pullback.dtype)]
 KINDS = {
     "b": ["bool"],
-    "i": [name for name in DTYPES if "int" in name],
+    # The standard has no dtype for uint64 and a signed one together.
+    "i": [name for name in DTYPES if "int" in name and name != "uint64"],
     "f": ["float32", "float64"],
     "c": ["complex64", "complex128"],
 }
@@ -42,7 +43,10 @@ def elements(dtype, low=-3, high=3, special=True):
     real = st.floats(low, high, width=16)
     if kind == "f":
         return st.sampled_from(SPECIAL) | real if special else real
-    return st.builds(complex, real, real)
+    # No zeros: which side of a branch cut a signed zero is on, and infinite logarithms, have tests
+    # of their own.
+    some = real.map(lambda number: number or 0.5)
+    return st.builds(complex, some, some)
 
 
 @st.composite

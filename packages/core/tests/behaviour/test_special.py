@@ -134,7 +134,7 @@ def test_shifted_polynomials_take_integers_without_wrapping_around():
 def test_polynomials_of_negative_fractional_and_enormous_degree():
     x = pb.tensor([0.5], dtype=pb.float64)
     assert S.legendre_polynomial_p(x, -1).tolist() == [0.0]
-    assert S.hermite_polynomial_h(x, 2.7).tolist() == [-1.0]
+    assert S.hermite_polynomial_h(x, 2.7).tolist() == pytest.approx([-1.0])
     assert math.isnan(S.chebyshev_polynomial_t(x, 2**25).item())
     y = x.clone().requires_grad_()
     with pytest.raises(NotImplementedError, match="degrees up to 4096, got 5000"):

@@ -2,7 +2,7 @@
 
 >>> import pullback as pb
 >>> model = pb.nn.Linear(3, 2)
->>> with pb.autocast("cpu"):
+>>> with pb.autocast(pb.get_default_device().type):
 ...     y = model(pb.ones(1, 3))
 >>> y.dtype, model.weight.dtype
 (pullback.bfloat16, pullback.float32)

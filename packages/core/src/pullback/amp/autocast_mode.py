@@ -50,7 +50,8 @@ def autocast_decorator(autocast_instance, func):
 
     >>> import pullback as pb
     >>> from pullback.amp.autocast_mode import autocast_decorator
-    >>> autocast_decorator(pb.autocast("cpu"), pb.mm)(pb.ones(1, 2), pb.ones(2, 1)).dtype
+    >>> region = pb.autocast(pb.get_default_device().type)
+    >>> autocast_decorator(region, pb.mm)(pb.ones(1, 2), pb.ones(2, 1)).dtype
     pullback.bfloat16
     """
 
@@ -79,7 +80,7 @@ class autocast:
 
     >>> import pullback as pb
     >>> a = pb.ones(2, 2)
-    >>> with pb.autocast("cpu"):
+    >>> with pb.autocast(pb.get_default_device().type):
     ...     low = a @ a
     ...     with pb.autocast("cpu", enabled=False):
     ...         full = low.float() @ a
@@ -193,7 +194,7 @@ def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
     ...     @pb.amp.custom_fwd(device_type="cpu", cast_inputs=pb.float32)
     ...     def forward(ctx, a, b):
     ...         return a @ b
-    >>> with pb.autocast("cpu"):
+    >>> with pb.autocast(pb.get_default_device().type):
     ...     Product.apply(pb.ones(1, 2).bfloat16(), pb.ones(2, 1)).dtype
     pullback.float32
     """
@@ -235,7 +236,7 @@ def custom_bwd(bwd=None, *, device_type):
     ...         product = grad @ a.t() + a.t() @ grad
     ...         return product.float()
     >>> a = pb.eye(2, requires_grad=True)
-    >>> with pb.autocast("cpu"):
+    >>> with pb.autocast(pb.get_default_device().type):
     ...     y = Square.apply(a)
     >>> y.sum().backward()
     >>> a.grad

@@ -61,7 +61,10 @@ def can_cast(from_, to, /):
     source = from_.dtype if isinstance(from_, Tensor) else from_
     kinds = RANKS[source.kind], RANKS[to.kind]
     mixed = kinds[0] != kinds[1] and kinds != (2, 3)
-    return not mixed and _dtype.promote_types(source, to) is to
+    try:
+        return not mixed and _dtype.promote_types(source, to) is to
+    except RuntimeError:  # uint64 and a signed dtype have none together
+        return False
 
 
 class finfo_object(NamedTuple):

@@ -70,6 +70,8 @@ def _factor(lower: Array, pivots: Array, hermitian: bool) -> int:
         factors = np.linalg.solve(block.T, columns.T).T
         rest = lower[last + 1 :, last + 1 :]
         rest -= np.tril(factors @ _turned(columns, hermitian).T)
+        if hermitian:  # what rounding leaves of imaginary parts would grow
+            np.fill_diagonal(rest, rest.diagonal().real)
         lower[last + 1 :, step : last + 1] = factors
         pivots[step : last + 1] = chosen + 1 if count == 1 else -(chosen + 1)
         step += count

@@ -174,7 +174,7 @@ def eig(outs: tuple[Array, Array, Array], matrices: Array) -> None:
     """Decompose each matrix; where an element is not finite there is no result."""
     values, vectors, info = outs
     for number, matrix in enumerate(matrices):
-        info[number] = not np.isfinite(matrix).all()
+        info[number] = 0 if np.isfinite(matrix).all() else -1
         if info[number]:
             values[number], vectors[number] = np.nan, np.nan
         elif vectors.shape[1]:

@@ -235,10 +235,11 @@ def set_autocast_enabled(*args, **kwargs):
     Without a device type it is CUDA's. ``pullback.autocast`` does it for a ``with`` block.
 
     >>> import pullback
-    >>> pullback.set_autocast_enabled("cpu", True)
+    >>> where = pullback.get_default_device().type
+    >>> pullback.set_autocast_enabled(where, True)
     >>> pullback.mm(pullback.ones(1, 2), pullback.ones(2, 1))
     tensor([[2.]], dtype=pullback.bfloat16)
-    >>> pullback.set_autocast_enabled("cpu", False)
+    >>> pullback.set_autocast_enabled(where, False)
     """
     cdef uint32_t bit
     given = dict(zip(("device_type", "enabled") if len(args) + len(kwargs) > 1 else ("enabled",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pullback.ops.rules.elementwise_util import is_tensor
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.schema import ops
 
@@ -94,14 +95,19 @@ def ge(self, other):
     return ops.lt(other, self) | ops.eq(self, other)
 
 
+def _is_nan(value):
+    """Return where an operand is NaN; one of two may be a number."""
+    return ops.ne(value, value) if is_tensor(value) else value != value
+
+
 @decomposition("maximum")
 def maximum(self, other):
-    return ops.where(ops.ge(self, other) | ops.ne(self, self), self, other)
+    return ops.where(ops.ge(self, other) | _is_nan(self), self, other)
 
 
 @decomposition("minimum")
 def minimum(self, other):
-    return ops.where(ops.le(self, other) | ops.ne(self, self), self, other)
+    return ops.where(ops.le(self, other) | _is_nan(self), self, other)
 
 
 # -- elementary functions --------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import warnings
 
 from pullback.ops.fft.transforms import promoted
 from pullback.ops.nn.losses.util import all_hold
+from pullback.ops.rules.arguments import check_str
 from pullback.ops.rules.dtypes import type_name
 from pullback.ops.table.primitives_api import new_filled
 from pullback.ops.table.samples import T, case, real, references_of
@@ -49,6 +50,7 @@ def _call_text(name, self, **arguments):
 
 def _centered(self, n_fft, pad_mode):
     """Fill both ends with half a frame, so that frames are centred at their times."""
+    check_str(pad_mode, "stft", "pad_mode")
     shape = tuple(self.shape)
     wide = self.view((1,) * (3 - len(shape)) + shape)
     filled = ops.pad(wide, (n_fft // 2, n_fft // 2), pad_mode)

@@ -133,10 +133,10 @@ op(
 )
 
 
-def _checked_hermitian(A, UPLO):
+def _checked_hermitian(A, UPLO, name="linalg_eigh"):
     check_square("linalg.eigh", A)
     require("linalg_eigh_cpu", SOLVED, A)
-    check_word("linalg_eigh", "UPLO", UPLO)
+    check_word(name, "UPLO", UPLO)
     if UPLO.upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
     return adjoint(A) if UPLO.upper() == "U" else A
@@ -182,7 +182,9 @@ op(
 op(
     "linalg_eigvalsh(A: Tensor, UPLO: str = 'L') -> Tensor",
     autocast=("float32", None),
-    composite=lambda A, UPLO: _found(ops.eigvalsh_batch(_checked_hermitian(A, UPLO)))[0],
+    composite=lambda A, UPLO: _found(
+        ops.eigvalsh_batch(_checked_hermitian(A, UPLO, "linalg_eigvalsh"))
+    )[0],
     function="eigvalsh",
     samples=[*_SYMMETRIC, _SYMMETRIC[0]._replace(kwargs={"UPLO": "u"})],
     ref=lambda np, A, UPLO="L": np.linalg.eigvalsh(A, UPLO.upper()),
