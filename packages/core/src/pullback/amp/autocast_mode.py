@@ -79,10 +79,10 @@ class autocast:
     dtype than bfloat16 and float16 gives a warning and no autocast.
 
     >>> import pullback as pb
-    >>> a = pb.ones(2, 2)
-    >>> with pb.autocast(pb.get_default_device().type):
+    >>> a, where = pb.ones(2, 2), pb.get_default_device().type
+    >>> with pb.autocast(where):
     ...     low = a @ a
-    ...     with pb.autocast("cpu", enabled=False):
+    ...     with pb.autocast(where, enabled=False):
     ...         full = low.float() @ a
     >>> low.dtype, full.dtype
     (pullback.bfloat16, pullback.float32)
@@ -189,12 +189,13 @@ def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
     Raises: ValueError when ``device_type`` is no text.
 
     >>> import pullback as pb
+    >>> where = pb.get_default_device().type
     >>> class Product(pb.autograd.Function):
     ...     @staticmethod
-    ...     @pb.amp.custom_fwd(device_type="cpu", cast_inputs=pb.float32)
+    ...     @pb.amp.custom_fwd(device_type=where, cast_inputs=pb.float32)
     ...     def forward(ctx, a, b):
     ...         return a @ b
-    >>> with pb.autocast(pb.get_default_device().type):
+    >>> with pb.autocast(where):
     ...     Product.apply(pb.ones(1, 2).bfloat16(), pb.ones(2, 1)).dtype
     pullback.float32
     """
@@ -223,20 +224,21 @@ def custom_bwd(bwd=None, *, device_type):
     Raises: ValueError when ``device_type`` is no text.
 
     >>> import pullback as pb
+    >>> where = pb.get_default_device().type
     >>> class Square(pb.autograd.Function):
     ...     @staticmethod
-    ...     @pb.amp.custom_fwd(device_type="cpu")
+    ...     @pb.amp.custom_fwd(device_type=where)
     ...     def forward(ctx, a):
     ...         ctx.save_for_backward(a)
     ...         return a @ a
     ...     @staticmethod
-    ...     @pb.amp.custom_bwd(device_type="cpu")
+    ...     @pb.amp.custom_bwd(device_type=where)
     ...     def backward(ctx, grad):
     ...         (a,) = ctx.saved_tensors
     ...         product = grad @ a.t() + a.t() @ grad
     ...         return product.float()
     >>> a = pb.eye(2, requires_grad=True)
-    >>> with pb.autocast(pb.get_default_device().type):
+    >>> with pb.autocast(where):
     ...     y = Square.apply(a)
     >>> y.sum().backward()
     >>> a.grad
