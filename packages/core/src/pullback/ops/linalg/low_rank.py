@@ -2,7 +2,7 @@
 
 import math
 
-from pullback.ops.linalg.matrices import adjoint
+from pullback.ops.linalg.matrices import adjoint, epsilon
 from pullback.ops.rules.dtypes import dtype_named
 from pullback.ops.table.schema import FLOATING, HALF, op, ops
 
@@ -90,8 +90,8 @@ def _orthonormal(S, B):
     for _ in range(2):
         gram = ops.matmul(adjoint(S), S if B is None else ops.matmul(B, S))
         values, vectors = ops.linalg_eigh((gram + adjoint(gram)) * 0.5)
-        eps = {4: 1.2e-7, 8: 2.3e-16}[values.dtype.itemsize]
-        count = int(ops.sum(values > 10 * eps * values.max()).item())
+        small = 10 * epsilon(values.dtype) * values.max()
+        count = int(ops.sum(values > small).item())
         kept = slice(values.shape[-1] - count, None)
         S = ops.matmul(S, vectors[:, kept] * ops.rsqrt(values[kept]))
     return S
@@ -196,13 +196,12 @@ def _lobpcg(A, k, B, X, n, iK, niter, tol, largest, method, tracker, *_):
             f"than 3 x the number of requested eigenpairs (={n})"
         )
     dtype = A.dtype if A.is_floating_point() else dtype_named("float32")
-    eps = {4: 2.0**-23, 8: 2.0**-52}[dtype.itemsize]
     if X is None:
         X = ops.randn((*A.shape[:-2], rows, n), dtype=dtype, device=A.device)
     settings = (
         k,
         1000 if niter is None or niter < 0 else niter,
-        math.sqrt(eps) if tol is None else tol,
+        math.sqrt(epsilon(dtype)) if tol is None else tol,
         True if largest is None else largest,
         tracker,
     )

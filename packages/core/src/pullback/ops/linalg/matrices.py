@@ -31,6 +31,11 @@ def check_solvable(name, self):
         )
 
 
+def epsilon(dtype):
+    """Return the distance from 1 to the next number of a dtype, of a complex number's parts."""
+    return {2: 2.0**-10, 4: 2.0**-23, 8: 2.0**-52}[dtype.to_real().itemsize]
+
+
 def check_word(name, argument, value):
     """Raise TypeError unless an argument is a str."""
     if not isinstance(value, str):

@@ -7,6 +7,7 @@ from pullback.ops.linalg.matrices import (
     adjoint,
     check_matrices,
     check_square,
+    epsilon,
     fail_first,
     new_by_columns,
 )
@@ -35,7 +36,7 @@ def _tolerances(name, A, atol, rtol):
 
     Without rtol, it is eps * max(m, n), but 0 where there is an atol above 0.
     """
-    eps = {4: 2.0**-23, 8: 2.0**-52}[A.dtype.to_real().itemsize] * max(A.shape[-2:])
+    eps = epsilon(A.dtype) * max(A.shape[-2:])
     for what, given in (("atol", atol), ("rtol", rtol)):
         if _is_tensor(given) and given.is_complex():
             raise RuntimeError(
@@ -412,7 +413,7 @@ def _lstsq(self, b, rcond, driver):
     if not SOLVED >> self.dtype.code & 1:
         raise RuntimeError("This function doesn't handle types other than float and double")
     if rcond is None:
-        rcond = {4: 2.0**-23, 8: 2.0**-52}[self.dtype.to_real().itemsize] * max(rows, columns)
+        rcond = epsilon(self.dtype) * max(rows, columns)
     batch = broadcast_shape(self.shape[:-2], other.shape[:-2])
     A, B = (part.expand((*batch, *part.shape[-2:])) for part in (self, other))
     has_values = driver in ("gelsd", "gelss")

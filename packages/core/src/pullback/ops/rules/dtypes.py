@@ -73,7 +73,9 @@ def check_takes_floats(self):
 
 
 def accumulate_dtype(dtype):
-    """Return the dtype that long computations in a dtype use: 16-bit floats get float32."""
+    """Return the dtype of long computations: numbers of 16 bits get 32, complex ones too."""
+    if dtype.name == "complex32":
+        return dtype_named("complex64")
     return dtype_named("float32") if dtype.is_floating_point and dtype.itemsize == 2 else dtype
 
 
