@@ -2,7 +2,7 @@
 
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.table.samples import T, case, fixed, references_of
-from pullback.ops.table.schema import ALL, BOOL, op, ops
+from pullback.ops.table.schema import ALL, BOOL, UNSIGNED, op, ops
 
 references = references_of("reductions")
 
@@ -117,8 +117,8 @@ def _by_coordinates(self, dim, coordinates, order):
 
 
 def _gradient(self, spacing, dim, edge_order):
-    if self.dtype.name == "uint8":
-        raise RuntimeError("torch.gradient does not support uint8 input.")
+    if self.dtype.kind == "u":
+        raise RuntimeError(f"torch.gradient does not support {self.dtype.name} input.")
     if self.dtype.kind == "b":
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
@@ -143,7 +143,7 @@ op(
     "-> Tensor[]",
     composite=_gradient,
     method=False,
-    dtypes=ALL & ~BOOL & ~0x002,  # no bools and no uint8
+    dtypes=ALL & ~BOOL & ~UNSIGNED,
     ref=references.gradient,
     doc="Return estimates of the derivative along each dim, by differences of neighbours.\n\n"
     "`spacing` is the distance of elements: a number for all dims, one for each, or for each a "
