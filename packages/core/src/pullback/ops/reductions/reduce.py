@@ -381,7 +381,8 @@ def _logsumexp(self, dim, keepdim):
 
 
 def _logsumexp_vjp(g, self, out, dim, keepdim):
-    g, out = (ops.sum_backward(part, self.shape, dim, keepdim) for part in (g, out))
+    g = ops.sum_backward(g, self.shape, dim, keepdim)
+    out = ops.sum_backward(out, self.shape, dim, keepdim)
     return g * ops.conj(ops.exp(self - out))
 
 
