@@ -172,6 +172,16 @@ def stacked(*rows: Tensors) -> Tensors:
     return tuple(pb.stack(column) for column in zip(*rows))
 
 
+def batched(derivative: Callable[..., Any], rows: Tensors) -> Any:
+    """vmap, with the same random numbers in all rows where the operation permits that."""
+    try:
+        return pb.func.vmap(derivative, randomness="same")(*rows)
+    except RuntimeError as error:
+        if not str(error).startswith("Vmap does not currently support same randomness"):
+            raise
+        return pb.func.vmap(derivative, randomness="different")(*rows)
+
+
 def batched_reverse(p: Problem) -> list[Part]:
     """vmap over backward: rows with other weights, and a row at another point between them."""
 
@@ -180,7 +190,7 @@ def batched_reverse(p: Problem) -> list[Part]:
         return pb.func.vjp(p.function, *values[:n])[1](tuple(values[n:]))
 
     rows = stacked((*p.point, *p.u), (*p.other, *p.u), (*p.point, *p.second_u))
-    found = pb.func.vmap(derivative, randomness="same")(*rows)
+    found = batched(derivative, rows)
     x = leaves(p.other)
     beside = backward(p.function(*x), x, p.u)
     return [
@@ -198,7 +208,7 @@ def batched_forward(p: Problem) -> list[Part]:
         return pb.func.jvp(p.function, values[:n], values[n:])[1]
 
     rows = stacked((*p.point, *p.v), (*p.other, *p.v), (*p.point, *p.w))
-    found = pb.func.vmap(derivative, randomness="same")(*rows)
+    found = batched(derivative, rows)
     _, beside = pb.func.jvp(p.function, p.other, p.v)
     return [
         whole([t[0] for t in found], "v"),
