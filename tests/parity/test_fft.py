@@ -5,9 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 
 import pullback as pb
+
+torch = pytest.importorskip("torch", reason="torch is not installed: run `nox -s parity`")
 
 ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 CALLS = (
@@ -22,6 +23,7 @@ CALLS_OF_DIMS = (
     {"dim": (2, 0), "norm": "forward"},
     {"s": (5, 2), "dim": (-1, 1), "norm": "backward"},
 )
+
 MISTAKES = (
     "{f}(R(4), 0)",
     "{f}(R(4), -1)",

@@ -5,9 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 
 import pullback as pb
+
+torch = pytest.importorskip("torch", reason="torch is not installed: run `nox -s parity`")
 
 CALLS = """
 lib.FloatTensor(2, 3).shape

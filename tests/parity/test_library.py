@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 import pytest
-import torch
 
 import pullback
+
+torch = pytest.importorskip("torch", reason="torch is not installed: run `nox -s parity`")
 
 NAMES = {"Sequence": Sequence}
 SIGNATURES = (
@@ -30,6 +31,7 @@ cube.register_autograd(
     setup_context=lambda ctx, inputs, output: (
         ctx.save_for_backward(inputs[0]), setattr(ctx, "n", inputs[1])),
 )
+
 packet = lib.ops.parity.cube
 x = lib.tensor([1.0, 2.0], requires_grad=True)
 """

@@ -3,9 +3,10 @@
 import warnings
 
 import pytest
-import torch
 
 import pullback as pb
+
+torch = pytest.importorskip("torch", reason="torch is not installed: run `nox -s parity`")
 
 
 def values(library, *shape, seed=0, grad=True):

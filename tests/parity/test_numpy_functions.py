@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
 
 import pullback as pb
+
+torch = pytest.importorskip("torch", reason="torch is not installed: run `nox -s parity`")
 
 CALLS = {
     "sin": lambda x, m: np.sin(x),

@@ -1,9 +1,10 @@
 """Sparse gradients beside torch's: the gradients, what is computed with them, optimizers."""
 
 import pytest
-import torch
 
 import pullback
+
+torch = pytest.importorskip("torch", reason="torch is not installed: run `nox -s parity`")
 
 SETUP = """
 indices = lib.tensor([1, 3, 1])
