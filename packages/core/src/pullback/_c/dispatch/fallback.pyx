@@ -14,6 +14,7 @@ from pullback.ops.table.primitives import PRIMITIVES
 
 cdef list primitive_names = list(PRIMITIVES)
 cdef set warned = set()
+cdef dict permitted = {}
 cdef bint warn_always = False
 
 
@@ -21,6 +22,11 @@ def set_warn_always(bint always):
     """Warn of every fallback to the host, not only of the first."""
     global warn_always
     warn_always = always
+
+
+def permit_on_host(str device, primitives):
+    """Let primitives without a kernel run on the host, without a warning and whatever is set."""
+    permitted[device] = frozenset(primitives)
 
 
 class KernelMissing(Exception):
@@ -46,17 +52,23 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
         if found.host:
             return run_callable(<object>fallback.callable, call, True, "ref")
         return run_on_host(found, <object>fallback.callable, call)
-    if os.environ.get("PULLBACK_FALLBACK") == "error":
-        raise NotImplementedError(
-            f"{primitive!r} has no kernel for '{dtype}' on device {device!r}, and "
-            f"PULLBACK_FALLBACK=error forbids the fallback to the host")
-    if warn_always or (device, primitive) not in warned:
-        warned.add((device, primitive))
-        warnings.warn(f"{primitive!r} has no kernel for '{dtype}' on device {device!r}: it runs on "
-                      f"the host in NumPy", RuntimeWarning, stacklevel=2)
+    if primitive not in permitted.get(device, ()):
+        refuse_or_warn(primitive, dtype, device)
     if found.host:
         return run_callable(<object>fallback.callable, call, True, "ref")
     return run_on_host(found, <object>fallback.callable, call)
+
+
+cdef int refuse_or_warn(str primitive, str dtype, str device) except -1:
+    """Raise NotImplementedError where the host is forbidden; else warn, once for a primitive."""
+    missing = f"{primitive!r} has no kernel for '{dtype}' on device {device!r}"
+    if os.environ.get("PULLBACK_FALLBACK") == "error":
+        raise NotImplementedError(
+            f"{missing}, and PULLBACK_FALLBACK=error forbids the fallback to the host")
+    if warn_always or (device, primitive) not in warned:
+        warned.add((device, primitive))
+        warnings.warn(f"{missing}: it runs on the host in NumPy", RuntimeWarning, stacklevel=2)
+    return 0
 
 
 cdef int call_missing(int type_id, pb_call *call, int key) except -1:

@@ -1,9 +1,10 @@
 """The primitives: what a backend may implement, and what each primitive computes.
 
 A primitive is one column of the dense table ``kernel[device][primitive][dtype]``. A ``required``
-one cannot be composed from others; a backend without it falls back to the host. Every other
-primitive has a decomposition, or has no inputs: then its numbers are made on the host and copied. A
-backend may leave both out.
+one cannot be composed from others; a backend without it falls back to the host. That is expected of
+those in ``LIBRARY``, for which few devices have code: special functions, Fourier transforms and
+decompositions of matrices. Every other primitive has a decomposition, or has no inputs: then its
+numbers are made on the host and copied. A backend may leave both out.
 
 ``key`` names the operand whose dtype selects the kernel. Conventions that hold for every primitive:
 
@@ -557,3 +558,7 @@ for _name, _family, _inputs, _doc, _params in OF_OPTIMIZERS:
     _prim(_name, _family, _inputs, _doc, params=_params)
 
 PRIMITIVE_IDS: dict[str, int] = {name: number for number, name in enumerate(PRIMITIVES)}
+
+_FFT = {name for name, one in PRIMITIVES.items() if one.family == "fft"}
+_OF_MATRICES = {name for name, *_ in OF_LINALG} - {"solve", "svd", *COMPOSED}
+LIBRARY = frozenset({*OF_ONE, *OF_TWO, *_FFT, *_OF_MATRICES})
