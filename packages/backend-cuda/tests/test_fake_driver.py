@@ -12,7 +12,7 @@ ROOT = FOLDER.parents[3]
 
 def test_fake_driver_does_what_cuda_does(fake_cuda):
     files = sorted(map(str, FOLDER.glob("check_*.py")))
-    assert len(files) == 4
+    assert len(files) == 5
     command = [
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
         *("-c", str(ROOT / "pyproject.toml"), "-o", "python_files=check_*.py", *files),

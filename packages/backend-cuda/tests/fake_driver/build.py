@@ -23,15 +23,16 @@ from .control import Control
 
 HERE = Path(__file__).resolve().parent
 DRIVER = "libcuda.so.1"
+DENSE = ["dense.c", "dense_eigen.c", "library.c"]
 # Sources of each further library. Those without sources have to be there, because loading the
 # ones above them asks for them, but nothing calls them.
 LIBRARIES = {
     "libcublasLt.so.13": [],
-    "libcublas.so.13": ["cublas.c", "cublas_gemm.c", "cublas_batched.c", "dense.c", "library.c"],
+    "libcublas.so.13": ["cublas.c", "cublas_gemm.c", "cublas_batched.c", *DENSE],
     "libnvJitLink.so.13": [],
     "libcusparse.so.12": [],
     "libcufft.so.12": ["cufft.c", "library.c"],
-    "libcusolver.so.12": ["cusolver.c", "cusolver_svd.c", "dense.c", "library.c"],
+    "libcusolver.so.12": ["cusolver.c", "cusolver_svd.c", "cusolver_factor.c", *DENSE],
 }
 DRIVER_SOURCES = [
     "contexts.c",

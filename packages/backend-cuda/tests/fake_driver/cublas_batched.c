@@ -1,4 +1,4 @@
-/* The fake cuBLAS: triangular systems, and elimination of many small matrices. */
+/* The fake cuBLAS: triangular systems, and elimination and reflection of many small matrices. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -216,10 +216,61 @@ static int arrays_fit(const struct elimination *of) {
         return QUEUE(handle, substitute, of);                                                   \
     }
 
+/* -- reflections ------------------------------------------------------------------------------- */
+
+struct reflection {
+    CUcontext context;
+    int type;
+    int64_t m, n, lda, count;
+    void *const *a;
+    void *const *tau;
+};
+
+static void reflect(void *data) {
+    const struct reflection *of = data;
+    int64_t least = of->m < of->n ? of->m : of->n;
+    for (int64_t i = 0; i < of->count; i++) {
+        size_t bytes = dense_size(of->type);
+        if (!library_range(of->a[i], bytes, of->m, of->n, of->lda, 0, 1) ||
+            !library_range(of->tau[i], bytes, least, 1, least, 0, 1)) {
+            library_bad_access(of->context);
+            return;
+        }
+        void *a = dense_load(of->type, of->a[i], of->lda, OP_N, of->m, of->n);
+        void *tau = calloc((size_t)least + 1, sizeof(complex_double));
+        if (!tau) abort();
+        if (dense_is_complex(of->type)) complex_qr(of->m, of->n, a, tau);
+        else real_qr(of->m, of->n, a, tau);
+        dense_store(of->type, of->a[i], of->lda, a, of->m, of->n);
+        dense_store(of->type, of->tau[i], least, tau, least, 1);
+        free(a);
+        free(tau);
+    }
+}
+
+#define REFLECTION(letter, data_type)                                                           \
+    API cublasStatus_t cublas##letter##geqrfBatched(cublasHandle_t handle, int m, int n,        \
+                                                    void *const *a, int lda, void *const *tau,  \
+                                                    int *info, int count) {                     \
+        ENTER_COMPUTE(handle);                                                                  \
+        REQUIRE(info, CUBLAS_STATUS_INVALID_VALUE);                                             \
+        /* Host memory: the number of the first argument that is wrong. */                      \
+        *info = m < 0 ? -1 : n < 0 ? -2 : lda < (m > 1 ? m : 1) ? -4 : count < 0 ? -7 : 0;      \
+        REQUIRE(!*info, CUBLAS_STATUS_INVALID_VALUE);                                           \
+        if (!m || !n || !count) return CUBLAS_STATUS_SUCCESS;                                   \
+        REQUIRE(library_range(a, sizeof(void *), count, 1, count, 0, 1) &&                      \
+                    library_range(tau, sizeof(void *), count, 1, count, 0, 1),                  \
+                CUBLAS_STATUS_EXECUTION_FAILED);                                                \
+        struct reflection of = {.context = handle->context, .type = data_type, .m = m, .n = n,  \
+                                .lda = lda, .count = count, .a = a, .tau = tau};                \
+        return QUEUE(handle, reflect, of);                                                      \
+    }
+
 #define ALL(letter, type)                    \
     TRIANGULAR(letter, type, , int)          \
     TRIANGULAR(letter, type, _64, int64_t)   \
-    ELIMINATION(letter, type)
+    ELIMINATION(letter, type)                \
+    REFLECTION(letter, type)
 
 ALL(S, R_32F)
 ALL(D, R_64F)

@@ -1,4 +1,5 @@
-/* Loading, storing and rounding; the arithmetic is in dense_scalar.h, once for each scalar. */
+/* Loading, storing and rounding; the arithmetic is in dense_scalar.h and
+ * dense_factor.h, once for each scalar. */
 #include "dense.h"
 
 #include <math.h>
@@ -10,19 +11,24 @@
 #define CONJUGATE(x) (x)
 #define SQUARE(x) ((x) * (x))
 #define SIZE_OF(x) fabs(x)
+#define REAL_OF(x) (x)
 #include "dense_scalar.h"
+#include "dense_factor.h"
 #undef SCALAR
 #undef NAME
 #undef CONJUGATE
 #undef SQUARE
 #undef SIZE_OF
+#undef REAL_OF
 
 #define SCALAR complex_double
 #define NAME(name) complex_##name
 #define CONJUGATE(x) conj(x)
 #define SQUARE(x) (creal(x) * creal(x) + cimag(x) * cimag(x))
 #define SIZE_OF(x) cabs(x)
+#define REAL_OF(x) creal(x)
 #include "dense_scalar.h"
+#include "dense_factor.h"
 
 void dense_substitute(int type, int op, int64_t n, int64_t count, const void *a,
                       const int64_t *pivots, void *b) {

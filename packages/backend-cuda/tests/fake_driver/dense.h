@@ -63,4 +63,29 @@ int real_svd(int64_t m, int64_t n, const double *a, double *s, double *u, int64_
 int complex_svd(int64_t m, int64_t n, const complex_double *a, double *s, complex_double *u,
                 int64_t u_columns, complex_double *v, int64_t v_columns);
 
+/* The lower triangle of a (n x n) becomes its Cholesky factor. Returns 0, or the number of the first
+ * pivot that is not positive, counted from 1. */
+int real_cholesky(int64_t n, double *a);
+int complex_cholesky(int64_t n, complex_double *a);
+
+/* a (m x n) becomes R and, below it, the vectors of reflections, as LAPACK's geqrf. */
+void real_qr(int64_t m, int64_t n, double *a, double *tau);
+void complex_qr(int64_t m, int64_t n, complex_double *a, complex_double *tau);
+
+/* a (m x n) becomes the first columns of the product of `count` reflections that it holds. */
+void real_reflections(int64_t m, int64_t n, int64_t count, double *a, const double *tau);
+void complex_reflections(int64_t m, int64_t n, int64_t count, complex_double *a,
+                         const complex_double *tau);
+
+/* Eigenvalues, ascending, and eigenvectors by the lower triangle of a, which is destroyed. Returns 0
+ * or, for elements that are not finite, another number. */
+int real_hermitian(int64_t n, double *a, double *w, double *v);
+int complex_hermitian(int64_t n, complex_double *a, double *w, complex_double *v);
+
+/* Eigenvalues and eigenvectors of length 1, in LAPACK's order: of a real matrix, a value with a
+ * positive imaginary part comes before its conjugate, and v has the real and then the imaginary
+ * parts of the first one's vector. Returns 0, or another number if there is no result. */
+int real_eigen(int64_t n, const double *a, complex_double *w, double *v);
+int complex_eigen(int64_t n, complex_double *a, complex_double *w, complex_double *v);
+
 #endif
