@@ -84,9 +84,12 @@ DEVICE void pack(const pack_arguments &args) {
         r = write_down ? column : row;
         c = write_down ? row : column;
         bool lost = args.info != nullptr && args.info[batch] != 0;
+        bool above = args.lower && i + r < j + c;
         if (i + r < args.shape[1] && j + c < args.shape[2])
             to[batch * args.to_strides[0] + (i + r) * args.to_strides[1] +
-               (j + c) * args.to_strides[2]] = lost ? not_a_number<T>() : tiles[r][c];
+               (j + c) * args.to_strides[2]] = lost    ? not_a_number<T>()
+                                               : above ? cast<T, float>::of(0)
+                                                       : tiles[r][c];
         __syncthreads();
     }
 }

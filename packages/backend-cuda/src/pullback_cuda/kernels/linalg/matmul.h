@@ -13,7 +13,8 @@ struct product_arguments {
 };
 
 /* A copy of matrices from one layout to another; without `from`, of the number `fill`.
- * Matrices whose `info` is not 0 are written as NaN. */
+ * Matrices whose `info` is not 0 are written as NaN; with `lower` what is above the diagonal is
+ * written as 0. A copy to its own place is possible. */
 struct pack_arguments {
     void *to;
     const void *from;
@@ -21,6 +22,7 @@ struct pack_arguments {
     int64_t shape[3];
     int64_t to_strides[3], from_strides[3];
     float fill;
+    int32_t lower;
 };
 
 /* Addresses of the matrices of a batch, for routines that want a list of them. */

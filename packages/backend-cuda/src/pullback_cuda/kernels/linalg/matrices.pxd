@@ -22,6 +22,7 @@ cdef extern from "kernels/linalg/matmul.h":
         int64_t to_strides[3]
         int64_t from_strides[3]
         float fill
+        int32_t lower
 
     ctypedef struct addresses_arguments "struct addresses_arguments":
         void **to
@@ -49,7 +50,8 @@ cdef str library_dtype(int dtype)
 cdef int run_in_context(pb_call *call, library_work work, void *data) noexcept
 cdef bint view_matrix(const pb_array *array, matrix_view *view) noexcept nogil
 cdef int pack(pb_call *call, int dtype, void *to, const int64_t *to_strides, const void *source,
-              const int64_t *from_strides, const int64_t *shape, const int32_t *info) noexcept nogil
+              const int64_t *from_strides, const int64_t *shape, const int32_t *info,
+              bint lower=*) noexcept nogil
 cdef int fill_matrices(pb_call *call, int dtype, void *to, const int64_t *to_strides,
                        const int64_t *shape, float number) noexcept nogil
 cdef int list_addresses(pb_call *call, void **to, void *first, int64_t step,

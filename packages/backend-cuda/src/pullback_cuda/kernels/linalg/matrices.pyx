@@ -70,10 +70,11 @@ cdef bint view_matrix(const pb_array *array, matrix_view *view) noexcept nogil:
 
 
 cdef int pack(pb_call *call, int dtype, void *to, const int64_t *to_strides, const void *source,
-              const int64_t *from_strides, const int64_t *shape,
-              const int32_t *info) noexcept nogil:
-    """Copy matrices into another memory layout."""
+              const int64_t *from_strides, const int64_t *shape, const int32_t *info,
+              bint lower=False) noexcept nogil:
+    """Copy matrices into another memory layout, or the lower triangles with zeros above."""
     cdef pack_arguments args
+    args.lower = lower
     memcpy(args.from_strides, from_strides, sizeof(args.from_strides))
     return launch_pack(call, dtype, &args, to, to_strides, source, shape, info)
 
@@ -82,7 +83,7 @@ cdef int fill_matrices(pb_call *call, int dtype, void *to, const int64_t *to_str
                        const int64_t *shape, float number) noexcept nogil:
     """Write a number into every element of matrices."""
     cdef pack_arguments args
-    args.fill = number
+    args.fill, args.lower = number, False
     return launch_pack(call, dtype, &args, to, to_strides, NULL, shape, NULL)
 
 
