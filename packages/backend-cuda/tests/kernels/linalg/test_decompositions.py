@@ -4,10 +4,10 @@ import ctypes
 
 import numpy as np
 import pytest
-from primitive_calls import LAYOUTS, STORED, begin, blank, run_primitive
+from primitive_calls import LAYOUTS, STORED, begin, blank, kernel_of, run_primitive
 
 import pullback as pb
-from pullback.testing.kernel_calls import KernelError
+from pullback.testing.kernel_calls import KernelError, call_kernel
 
 KINDS = ("f32", "f64", "c64", "c128")
 INT32 = np.dtype(np.int32)
@@ -210,3 +210,44 @@ def test_failing_library_is_named(fake_cuda):
         run("cholesky_factor", [a], (a.shape, "f8"), ((1,), INT32))
     _, info = run("cholesky_factor", [a], (a.shape, "f8"), ((1,), INT32))
     assert info.tolist() == [0]
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("hermitian", [0, 1])
+@pytest.mark.parametrize("n", [1, 2, 7, 40])
+def test_indefinite_systems(n, hermitian, layout, dtype):
+    a, kind = drawn(dtype, 3, n, n), STORED[dtype]
+    a[:, range(n), range(n)] *= 0.1  # blocks of two rows
+    a = a + (a.conj() if hermitian else a).swapaxes(1, 2)
+    lower = LAYOUTS[layout]((np.tril(a) + np.triu(np.full((n, n), 9), 1)).astype(kind))
+    packed, pivots, info = run(
+        *("ldl_factor", [lower], (a.shape, kind), ((3, n), INT32), ((3,), INT32)),
+        params=(hermitian,),
+        layout=layout,
+    )
+    assert not info.any() and (n < 7 or (pivots < 0).any())
+    assert not np.triu(packed, 1).any()
+    b = drawn(dtype, 3, n, 2, layout=layout)
+    outs = ((b.shape, kind),)
+    (x,) = run("ldl_solve", [packed, pivots, b], *outs, params=(hermitian,), layout=layout)
+    near(a @ x, b, dtype, 10 * n * max(1, np.abs(x).max()))
+    # Pivots and factors are those of LAPACK.
+    expected = [np.empty(shape, kind) for shape, kind in ((a.shape, kind), ((3, n), "i4"))]
+    codes = np.empty(3, "i4")
+    call_kernel(kernel_of("pullback_cpu", "ldl_factor"), [*expected, codes], [a], hermitian)
+    np.testing.assert_array_equal(pivots, expected[1])
+    near(packed, expected[0], dtype, 100 * n)
+    pivots[1, n - 1] = n + 1
+    with pytest.raises(KernelError, match=f"index {n} is out of bounds"):
+        run("ldl_solve", [packed, pivots, b], *outs, params=(hermitian,), layout=layout)
+
+
+def test_columns_of_zeros_are_no_pivots():
+    a = np.zeros((2, 3, 3))
+    a[1] = np.diag([2, 0, 4])
+    packed, pivots, info = run(
+        *("ldl_factor", [a], (a.shape, "f8"), ((2, 3), INT32), ((2,), INT32)), params=(0,)
+    )
+    assert info.tolist() == [1, 2] and pivots.tolist() == [[1, 2, 3]] * 2
+    np.testing.assert_array_equal(packed, a)
