@@ -14,8 +14,9 @@ _NAMES = {  # of views, where a copy has another name than its view
         f"{view}_copy": view
         for view in (
             *("alias", "as_strided", "diagonal", "expand", "permute", "select", "slice"),
-            *("split", "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unsqueeze"),
+            *("squeeze", "t", "transpose", "unbind", "unsqueeze"),
             *("view", "view_as_complex", "view_as_real"),
+            *(name for name in ENTRIES if name.startswith("split")),
         )
     },
 }
@@ -33,10 +34,19 @@ def _copied(view):
     return composite
 
 
+def _samples_of(entry):
+    """Return the view's samples, without those that spread sizes over several arguments."""
+    most = sum(not argument.keyword_only for argument in entry.arguments)
+    return [
+        case._replace(skip={k: why for k, why in case.skip.items() if k != "alias"})
+        for case in entry.samples
+        if len(case.args) <= most
+    ]
+
+
 for _name, _view in _NAMES.items():
     _entry = ENTRIES[_view]
     _arguments = _entry.signature.partition("(")[2]
-    _most = sum(not argument.keyword_only for argument in _entry.arguments)
     op(
         f"{_name}({_arguments}",
         composite=_copied(_view),
@@ -44,10 +54,6 @@ for _name, _view in _NAMES.items():
         dtypes=_entry.dtypes,
         out=_entry.returns == "Tensor",
         ref=_entry.ref,
-        samples=[
-            case._replace(skip={k: why for k, why in case.skip.items() if k != "alias"})
-            for case in _entry.samples
-            if len(case.args) <= _most  # sizes are not spread
-        ],
+        samples=_samples_of(_entry),
         doc=f"Return a copy of what `{_entry.method or _view}` shows of the tensor.",
     )
