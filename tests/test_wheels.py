@@ -7,6 +7,7 @@ import pytest
 
 COMPILED = ("pullback", "pullback_cpu", "pullback_cuda", "pullback_profiler")
 CUDA = "pullback_cuda/"
+HELP = ("/_help/examples.json", "/_help/left_out.json")
 PAGES = "pullback_profiler/export/pages/"
 MEGABYTE = 1_000_000
 
@@ -44,9 +45,7 @@ def test_wheel_holds_modules_markers_and_nothing_else(wheel):
     unwanted = [
         name
         for name in inside
-        if not name.endswith(
-            (".py", ".pyi", ".so", ".pyd", "/py.typed", "/templates.txt", "/_help/examples.json")
-        )
+        if not name.endswith((".py", ".pyi", ".so", ".pyd", "/py.typed", "/templates.txt", *HELP))
         and not (name.startswith(contract) and name.endswith((".h", ".pxd")))
         and not (name.startswith(CUDA) and name.endswith((".cu", ".cuh", ".h", ".fatbin")))
         and name != f"{CUDA}kernels/architectures.txt"
