@@ -60,8 +60,11 @@ def pullback_backend(device):
     return HostMemory() if device == "away" else None
 """
 MOST_SAMPLES = 5  # of an op
-# torch's fake tensors have another formula than its kernels, which call bmm.
-COMPOSED_ANEW = {"affine_grid", "affine_grid_generator"}
+# torch's fake tensors have another formula than its kernels, which call bmm. The statistics of
+# 16-bit numbers are float32 there and 16-bit numbers here, with autocast or without; so are the
+# floats of a mask without elements, which is bool here. A pseudoinverse is one op here.
+OTHER_DTYPES = {"affine_grid", "affine_grid_generator", "native_batch_norm"}
+OTHER_DTYPES |= {"native_dropout", "linalg_pinv"}
 
 
 @pytest.fixture(scope="module")
@@ -177,10 +180,13 @@ ROUNDED_INSIDE |= {"lp_pool3d", "lstm_cell"}
 OTHER_VALUES = ("empty", "new_empty", "resize_", "dropout", "rand", "gumbel", "copysign", "histc")
 OTHER_VALUES += (
     "feature_",
+    "matrix_exp",  # whose products torch rounds to 16 bits
+    "linalg_matrix_exp",
     "alpha_",
     "pixel_unshuffle",
     "multi_margin_loss",
     "normal",
+    "native_dropout",
     "bernoulli",
 )
 
@@ -193,7 +199,7 @@ def test_host_has_torchs_dtypes_and_values():
     for sample, theirs, ours in pairs(dtypes, "cpu", copied, region):
         count += 1
         name = sample.entry.name
-        if names(theirs) != names(ours):
+        if names(theirs) != names(ours) and name not in OTHER_DTYPES:
             wrong.append((str(sample), names(theirs), names(ours)))
             continue
         if name.startswith(OTHER_VALUES):
@@ -218,7 +224,7 @@ def test_other_devices_have_the_dtypes_of_cuda(away):
     region = functools.partial(region_of_fakes, mode)
     for sample, theirs, ours in pairs((pb.float32, pb.float16), away, make, region):
         count += 1
-        if names(theirs) != names(ours) and sample.entry.name not in COMPOSED_ANEW:
+        if names(theirs) != names(ours) and sample.entry.name not in OTHER_DTYPES:
             wrong.append((str(sample), names(theirs), names(ours)))
     assert not wrong, wrong
     assert count > 2000

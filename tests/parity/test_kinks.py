@@ -15,6 +15,9 @@ OURS_ALONE = {"at_least"}
 
 def torchs(name):
     """Return torch's function of the same name."""
+    name, _, overload = name.partition(".")
+    if overload == "top":
+        return getattr(torch, name)
     if name in OF_NETWORKS:
         return getattr(F, name)
     linalg = name.removeprefix("linalg_") if name.startswith("linalg_") else ""
@@ -31,7 +34,7 @@ def torchs(name):
 
 
 def prepared(kink):
-    """Return the arguments, and those that require grad."""
+    """Return the arguments, those by keyword, and those that require grad."""
     inputs = []
 
     def made(value):
@@ -42,9 +45,10 @@ def prepared(kink):
         if isinstance(value, list):
             inputs.append(torch.tensor(value, dtype=torch.float64, requires_grad=True))
             return inputs[-1]
-        return value
+        return tuple(map(made, value)) if isinstance(value, tuple) else value
 
-    return [made(value) for value in kink.args], inputs
+    kwargs = {name: made(value) for name, value in kink.kwargs.items()}
+    return [made(value) for value in kink.args], kwargs, inputs
 
 
 def gradients(outputs, inputs):
@@ -70,8 +74,8 @@ def same(found, stated):
 def test_torch_gives_what_is_stated(kink):
     if kink.op in OURS_ALONE:
         pytest.skip("torch has no function of this name")
-    args, inputs = prepared(kink)
-    found = torchs(kink.op)(*args, **kink.kwargs)
+    args, kwargs, inputs = prepared(kink)
+    found = torchs(kink.op)(*args, **kwargs)
     first = gradients(found if isinstance(found, tuple) else (found,), inputs)
     stated = flat(kink.gradients)
     agrees = same(first, stated)
@@ -84,16 +88,19 @@ def test_torch_gives_what_is_stated(kink):
     assert agrees != bool(kink.differs)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 @pytest.mark.parametrize("kink", [k for k in KINKS if k.tangents], ids=lambda kink: kink.op)
 def test_torch_gives_the_tangents_that_are_stated(kink):
-    args, inputs = prepared(kink)
+    if kink.op.startswith("max_unpool"):
+        pytest.skip("of several tangents at one position torch keeps any")
+    args, kwargs, inputs = prepared(kink)
     positions = [k for k, value in enumerate(args) if any(value is x for x in inputs)]
 
     def function(*values):
         given = list(args)
         for position, value in zip(positions, values, strict=True):
             given[position] = value
-        return torchs(kink.op)(*given, **kink.kwargs)
+        return torchs(kink.op)(*given, **kwargs)
 
     units = torch.eye(sum(x.numel() for x in inputs), dtype=torch.float64)
     found = []

@@ -238,17 +238,17 @@ def is_warn_always_enabled():
     return _settings.warn_always
 
 
-def set_warn_always(mode):
+def set_warn_always(b):
     """Turn on or off that warnings given once in a process are given every time.
 
     Raises: RuntimeError for anything but a bool.
     """
-    if not isinstance(mode, builtins.bool):
-        raise RuntimeError(f"set_warn_always expects a bool, but got {type(mode).__name__}")
+    if not isinstance(b, builtins.bool):
+        raise RuntimeError(f"set_warn_always expects a bool, but got {type(b).__name__}")
     from pullback._c.dispatch import fallback
 
-    _settings.warn_always = mode
-    fallback.set_warn_always(mode)
+    _settings.warn_always = b
+    fallback.set_warn_always(b)
 
 
 # ---- memory --------------------------------------------------------------------------------------

@@ -94,10 +94,11 @@ def _default_text(value: Any, fail) -> str:
     )
 
 
-def infer_schema(prototype_function, /, *, mutates_args, op_name=None) -> str:
+def infer_schema(prototype_function, /, *, mutates_args, op_name=None, tags=None) -> str:
     """Return the schema of a function with annotations.
 
-    ``mutates_args`` has the names of the arguments that it writes, or is ``"unknown"``: all.
+    ``mutates_args`` has the names of the arguments that it writes, or is ``"unknown"``: all. A
+    schema does not show ``tags``.
 
     Raises: ValueError for a parameter or a result whose type is missing or not supported.
 

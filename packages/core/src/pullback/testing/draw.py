@@ -24,13 +24,15 @@ def make_tensor(
     requires_grad: bool = False,
     noncontiguous: bool = False,
     exclude_zero: bool = False,
+    memory_format: Any = None,
 ) -> pb.Tensor:
     """Return a tensor with elements drawn uniformly from [low, high).
 
     Without bounds: [-9, 9) for floating and complex dtypes, [-9, 10) for signed integers, [0, 10)
     for uint8. The elements follow ``pullback.manual_seed``.
 
-    Raises: RuntimeError for ``requires_grad`` with a dtype that has no derivatives.
+    Raises: RuntimeError for ``requires_grad`` with a dtype that has no derivatives; ValueError for
+    ``noncontiguous`` with a memory format.
 
     >>> import pullback
     >>> from pullback.testing import make_tensor
@@ -44,7 +46,11 @@ def make_tensor(
     values = draw_array(sizes, dtype, np.random.default_rng(seed), low, high)
     if exclude_zero:
         values = np.where(values == 0, 1, values)
+    if memory_format is not None and noncontiguous:
+        raise ValueError("make_tensor: noncontiguous=True and memory_format exclude each other")
     made = lay_out(values, dtype, device, "strided" if noncontiguous else "contiguous")
+    if memory_format is not None:
+        made = made.clone(memory_format=memory_format)
     return made.requires_grad_(requires_grad)
 
 

@@ -80,9 +80,10 @@ cdef int bind_keyword(Op op, object name, PyObject *value, PyObject **out,
                 raise TypeError(f"{shown_name(op)}() got multiple values for argument '{name}'")
             out[i] = value
             return 0
-    # NumPy's names, which torch accepts too.
+    # NumPy's names, which torch accepts too, and those of its functions in Python.
     alias = {"axis": "dim", "keepdims": "keepdim", "x": "self", "x1": "self", "x2": "other",
-             "input": "self", "a": "self", "from": "from_"}.get(name)
+             "input": "self", "a": "self", "from": "from_", "tensor": "self",
+             "split_size_or_sections": "split_size"}.get(name)
     if alias is not None and alias in op.arg_names:
         return bind_keyword(op, alias, value, out, npositional)
     if op.overload is not None and name in op_named(op.overload).arg_names:

@@ -249,6 +249,7 @@ def _norm_except_dim(v, pow, dim):
 
 op(
     "norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor",
+    autocast=(None, "float32"),
     composite=_norm_except_dim,
     method=False,
     dtypes=FLOAT_COMPLEX,
