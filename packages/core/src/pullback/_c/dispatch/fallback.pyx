@@ -4,7 +4,7 @@
 import os
 import warnings
 
-from pullback.abi cimport PB_NUM_DTYPES, pb_call
+from pullback.abi cimport PB_NUM_DTYPES, PB_U64, pb_call
 from pullback._c.base.dtype cimport dtype_object
 from pullback._c.base.state cimport thread_state
 from pullback._c.device.device cimport (
@@ -25,7 +25,10 @@ def set_warn_always(bint always):
 
 
 def permit_on_host(str device, primitives):
-    """Let primitives without a kernel run on the host, without a warning and whatever is set."""
+    """Let primitives without a kernel run on the host, without a warning and whatever is set.
+
+    And all others for uint64, which a backend may leave out and no wider integer stands in for.
+    """
     permitted[device] = frozenset(primitives)
 
 
@@ -52,7 +55,7 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
         if found.host:
             return run_callable(<object>fallback.callable, call, True, "ref")
         return run_on_host(found, <object>fallback.callable, call)
-    if primitive not in permitted.get(device, ()):
+    if device not in permitted or (primitive not in permitted[device] and key != PB_U64):
         refuse_or_warn(primitive, dtype, device)
     if found.host:
         return run_callable(<object>fallback.callable, call, True, "ref")
