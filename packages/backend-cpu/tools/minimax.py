@@ -16,13 +16,15 @@ from typing import Any, NamedTuple
 from mpmath import (
     asin,
     atan,
+    besseli,
     cos,
     cosh,
     erf,
     erfc,
+    erfinv,
     exp,
+    expm1,
     fabs,
-    findroot,
     floor,
     log,
     log1p,
@@ -31,7 +33,6 @@ from mpmath import (
     mp,
     mpf,
     pi,
-    psi,
     sin,
     sinh,
     sqrt,
@@ -41,7 +42,6 @@ from mpmath import (
 
 mp.prec = 200
 LN2 = log(2)
-DIGAMMA_ROOT = findroot(lambda x: psi(0, x), mpf("1.46"))
 Real = Callable[[mpf], mpf]
 
 
@@ -222,6 +222,37 @@ def erfcx_fit(terms: int, centre: Any, low: Any, high: Any, weight: Real, bits: 
     )
 
 
+def erfinv_fit(terms: int, top: Any, bits: int) -> Fit:
+    """Return the fit of erfinv(x) / x in the variable -log(1 - x**2) - top / 2."""
+    centre = mpf(top) / 2
+
+    def function(u: mpf) -> mpf:
+        x = sqrt(-expm1(-u - centre))
+        return erfinv(x) / x
+
+    return Fit(function, -centre, centre, range(terms), lambda u: 1 / function(u), bits)
+
+
+def erfinv_tail(s: mpf) -> mpf:
+    """Return erfinv(x) of s = sqrt(-log(1 - x**2)) by Newton's method on the tail of erf."""
+    rest, y = exp(-s * s) / (1 + sqrt(-expm1(-s * s))), s * mpf("0.93")
+    for _ in range(12):
+        y += log(erfc(y) / rest) * erfc(y) * sqrt(pi) / 2 * exp(y * y)
+    return y
+
+
+def i1e_near(u: mpf) -> mpf:
+    """Return i1e(x) / x (x + 6) of u - 1/2 = (x - 6) / (x + 6)."""
+    x = 6 * (mpf(1) / 2 + u) / (mpf(3) / 2 - u)
+    return (besseli(1, x) * exp(-x) / x if x else mpf(1) / 2) * (x + 6)
+
+
+def i1e_far(v: mpf) -> mpf:
+    """Return i1e(x) sqrt(x) of v = 1 / x."""
+    v = v or mpf(2) ** -40
+    return besseli(1, 1 / v) * exp(-1 / v) / sqrt(v)
+
+
 HALF = LN2 / 2 + mpf(2) ** -20
 QUARTER = pi / 4 + mpf("1e-4")
 ROOTS = (sqrt(mpf(1) / 2) - 1, sqrt(mpf(2)) - 1)
@@ -276,16 +307,15 @@ FITS = {
     "exp2_f64": Fit(lambda r: (2**r - 1) / r, "-0.5", "0.5", range(12), lambda r: r / 2**r, 53),
     "erf_f64 centre": erf_fit(14, "1.1", "0.625", 53),
     "erf_f64 tail": erfcx_fit(11, 4, "1.1", 6, lambda z: erfc(z)),
+    "erfinv_f64": erfinv_fit(22, 5, 53),
+    "erfinv_f32 centre": erfinv_fit(10, 5, 24),
+    "erfinv_f32 tail": Fit(
+        lambda u: erfinv_tail(u + 3), "-0.8", "1.2", range(9), lambda u: 1 / erfinv_tail(u + 3), 24
+    ),
+    "i1e_f32 near": Fit(i1e_near, "-0.5", "0.5", range(12), lambda u: 1 / i1e_near(u), 53),
+    "i1e_f32 far": Fit(i1e_far, 0, mpf(1) / 6, range(8), lambda v: 1 / i1e_far(v), 24),
     # The first five in two numbers each, and the others rounded.
     "erfc_f64": erfcx_fit(23, 3, 0, "27.5", lambda z: exp(z * z) * erfc(z) * (z + 3), 106),
-    "digamma": Fit(
-        lambda u: psi(0, u + 1.5) / (u + 1.5 - DIGAMMA_ROOT),
-        mpf("-0.5"),
-        mpf("0.5"),
-        range(22),
-        lambda u: (u + 1.5 - DIGAMMA_ROOT) / psi(0, u + 1.5),
-        53,
-    ),
 }
 
 

@@ -26,8 +26,8 @@ SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 2.0, 1e-40, 65504
 TRUTH = ("isnan", "isfinite", "logical_not", "eq", "ge", "gt", "le", "lt", "ne")
 
 
-def kernels_of(isa: str) -> dict[str, tuple[int, object]]:
-    """Return the elementwise kernels that are compiled for an instruction set."""
+def kernels_of(isa: str | None) -> dict[str, tuple[int, object]]:
+    """Return the elementwise kernels that are compiled for an instruction set, or once."""
     found: dict[str, tuple[int, object]] = {}
     for module in iter_modules(elementwise.__path__, f"{elementwise.__name__}."):
         if isa_of(module.name) == isa:

@@ -1,0 +1,20 @@
+# The tables of functions by pieces, which all instruction sets share.
+from pullback_cpu.math.pieces cimport pieces
+
+cdef enum table_name:
+    OF_I0E
+    OF_I1E
+    OF_K0E
+    OF_K1E
+    OF_J0
+    OF_J1
+    OF_Y0
+    OF_Y1
+    OF_ERFCX
+    OF_LOG_NDTR
+    OF_DIGAMMA
+    OF_AIRY_LEFT
+    OF_AIRY_RIGHT
+    NUM_TABLES
+
+cdef const pieces *pieces_of(table_name name) noexcept nogil
