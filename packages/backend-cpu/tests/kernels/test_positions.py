@@ -68,6 +68,9 @@ def operands(primitive: str, dtype: str, kind: str) -> list[np.ndarray]:
         inputs[0] = sample("bool", (WIDE,))
     if primitive.startswith("addc"):  # its number stands for all elements
         inputs[3] = np.broadcast_to(np.asarray(3, DTYPES[dtype]), (WIDE,))
+    if "polynomial" in primitive:
+        with np.errstate(all="ignore"):
+            inputs[1] = np.fmod(inputs[1], inputs[1].dtype.type(100))  # a degree
     return inputs
 
 
