@@ -256,6 +256,18 @@ TABLES = {
                 in_inverse_square(lambda x: x * x * (mp.log(x) - 1 / (2 * x) - mp.psi(0, x))),
             ),
         ),
+        "trigamma": Table(
+            lambda x: mp.psi(1, x),
+            1,
+            16,
+            0,
+            2,
+            over(
+                0,
+                1 / 256,
+                in_inverse_square(lambda x: x**3 * (mp.psi(1, x) - 1 / x - 1 / (2 * x * x))),
+            ),
+        ),
         "airy_left": Table(
             lambda z: mp.airyai(-z), 0, 8, 8, 4, over(0, 1 / 256, airy_modulus(0), airy_modulus(1))
         ),

@@ -13,6 +13,7 @@ cdef enum table_name:
     OF_ERFCX
     OF_LOG_NDTR
     OF_DIGAMMA
+    OF_TRIGAMMA
     OF_AIRY_LEFT
     OF_AIRY_RIGHT
     NUM_TABLES
