@@ -27,6 +27,19 @@ functions where NumPy has none.
 | function | float32 | NumPy | torch | float64 | NumPy | torch |
 | --- | --- | --- | --- | --- | --- | --- |
 """
+SPECIAL_HEADER = """
+## `pullback.special`
+
+At the points that `packages/backend-cpu/tests/ulp_special.py` chooses. Next to zeros that are no
+numbers of the dtype a relative error has no bound; there an error is counted in last places of an
+envelope, as that module says: the amplitude of Airy's and Bessel's functions, of `sinc` and of
+`spherical_bessel_j0`, the larger one of two polynomials that follow each other, the terms of
+`multigammaln`, and for negative arguments of `digamma` its reflection. SciPy computes float32 in
+float64 for some functions.
+
+| function | float32 | SciPy | torch | float64 | SciPy | torch |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
 TORCH = """
 import sys
 import numpy, torch
@@ -35,9 +48,16 @@ names = sorted({key.rsplit(":", 1)[0] for key in given})
 results = {}
 for name in names:
     arguments = [given[f"{name}:{k}"] for k in range(2) if f"{name}:{k}" in given]
-    function = name.split("-")[0]
-    function = getattr(torch if hasattr(torch, function) else torch.nn.functional, function)
-    results[name] = function(*map(torch.from_numpy, arguments)).numpy()
+    arguments = [torch.from_numpy(x) for x in arguments]
+    function, _, number = name.rsplit("-", 1)[0].removeprefix("special.").partition(" ")
+    if number:
+        arguments.insert(0, int(number))
+    if function == "multigammaln":
+        arguments.append(2)
+    places = [torch, torch.nn.functional]
+    places = [torch.special] if name.startswith("special.") else places
+    function = next(getattr(place, function) for place in places if hasattr(place, function))
+    results[name] = function(*arguments).numpy()
 numpy.savez(sys.argv[2], **results)
 """
 
@@ -74,6 +94,88 @@ def compute_numpy(primitive: str, arguments: tuple[np.ndarray, ...]) -> np.ndarr
     function = numpy_functions().get(primitive) or getattr(np, primitive)
     with np.errstate(all="ignore"):
         return np.asarray(function(*arguments))
+
+
+def compute_special(name: str, module: Any, arguments: tuple) -> np.ndarray:
+    """Return the result of a function of ``pullback.special``, or of SciPy's."""
+    import ulp_special
+
+    case = ulp_special.FUNCTIONS[name]
+    function = getattr(module, name.partition(" ")[0])
+    return np.asarray(function(*case.before, *arguments, *case.after))
+
+
+class ScipySpecial:
+    """SciPy's functions under torch's names."""
+
+    def __getattr__(self, name: str) -> Callable:
+        """Return SciPy's function, which rounds to its argument's dtype."""
+        from scipy import special
+
+        plain = name.removeprefix("scaled_").removeprefix("modified_").removeprefix("bessel_")
+        plain = plain + ("e" if name.startswith("scaled_modified") else "")
+        other = {
+            "airy_ai": lambda x: special.airy(x)[0],
+            "exp2": np.exp2,
+            "sinc": np.sinc,
+            "spherical_bessel_j0": lambda x: special.spherical_jn(0, x),
+        }
+        if "polynomial" in name:
+            family, _, kind = name.removeprefix("shifted_").partition("_polynomial_")
+            kind = {
+                "chebyshev": f"cheby{kind}",
+                "laguerre": "laguerre",
+                "legendre": "legendre",
+            }.get(family, "hermite" if kind == "h" else "hermitenorm")
+            shifted = "sh_" if name.startswith("shifted") else ""
+            found = getattr(special, f"eval_{shifted}{kind}", None)
+            return lambda x, n: found(n.astype(np.int64), x) if found else np.full_like(x, np.nan)
+        function = other.get(name) or getattr(special, plain)
+        return lambda *x: function(*x).astype(
+            x[-1].dtype if hasattr(x[-1], "dtype") else x[0].dtype
+        )
+
+
+class OurSpecial:
+    """``pullback.special`` on NumPy's arrays."""
+
+    def __getattr__(self, name: str) -> Callable:
+        """Return the function of arrays."""
+        import pullback as pb
+
+        function = getattr(pb.special, name)
+        return lambda *x: function(
+            *(pb.from_numpy(a) if isinstance(a, np.ndarray) else a for a in x)
+        ).numpy()
+
+
+def special_rows(python: str, count: int = 400) -> list[str]:
+    """Return the rows of ``pullback.special``."""
+    import ulp
+    import ulp_special
+
+    cases = {
+        f"special.{name}-{dtype}": ulp_special.arguments(name, dtype, count)
+        for name in ulp_special.FUNCTIONS
+        for dtype in ulp.NUMPY
+    }
+    torch = compute_torch(python, cases)
+    rows = []
+    for name in sorted(ulp_special.FUNCTIONS):
+        cells = []
+        for dtype in ulp.NUMPY:
+            key = f"special.{name}-{dtype}"
+            exact, scale = ulp_special.truth(name, dtype, cases[key])
+            with np.errstate(all="ignore"):
+                results = [
+                    compute_special(name, module, cases[key])
+                    for module in (OurSpecial(), ScipySpecial())
+                ]
+            results += [torch[key]] if torch else []
+            worst = [ulp.errors(result, exact, scale).max() for result in results]
+            cells += ["" if np.isnan(e) else f"{e:.3g}" for e in worst] + [""] * (3 - len(worst))
+        rows.append(f"| {name} | {' | '.join(cells)} |\n")
+    return rows
 
 
 def compute_torch(python: str, cases: dict[str, tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
@@ -120,6 +222,7 @@ def main(arguments: list[str] | None = None) -> None:
             worst = [ulp.errors(result, exact).max() for result in results]
             cells += [f"{error:.3g}" for error in worst] + [""] * (3 - len(worst))
         rows.append(f"| {primitive} | {' | '.join(cells)} |\n")
+    rows += [SPECIAL_HEADER, *special_rows(options.torch_python)]
     REPORT.write_text(HEADER + "".join(rows), encoding="utf-8")
 
 

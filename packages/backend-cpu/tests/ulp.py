@@ -118,10 +118,13 @@ def reference(function: Callable, dtype: str, *arguments: np.ndarray) -> np.ndar
     return result
 
 
-def errors(got: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """Return the errors in units of the last place; none where the exact value overflows."""
+def errors(got: np.ndarray, exact: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray:
+    """Return the errors in units of the last place; none where the exact value overflows.
+
+    The units are those of ``scale``, where it is given: it is larger next to zeros.
+    """
     info = np.finfo(got.dtype)
-    _, exponent = np.frexp(exact[0])
+    _, exponent = np.frexp(exact[0] if scale is None else scale)
     unit = np.ldexp(1.0, np.maximum(exponent, info.minexp + 1) - (info.nmant + 1))
     inside = np.abs(exact[0]) < float(info.max) * (1 - 2.0**-20)
     with np.errstate(all="ignore"):
