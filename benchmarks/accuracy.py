@@ -40,6 +40,7 @@ float64 for some functions.
 | function | float32 | SciPy | torch | float64 | SciPy | torch |
 | --- | --- | --- | --- | --- | --- | --- |
 """
+HERMITE = {"h": "", "he": "norm"}  # what SciPy's names say in place of torch's letters
 TORCH = """
 import sys
 import numpy, torch
@@ -114,7 +115,7 @@ class ScipySpecial:
 
         plain = name.removeprefix("scaled_").removeprefix("modified_").removeprefix("bessel_")
         plain = plain + ("e" if name.startswith("scaled_modified") else "")
-        other = {
+        other: dict[str, Callable] = {
             "airy_ai": lambda x: special.airy(x)[0],
             "exp2": np.exp2,
             "sinc": np.sinc,
@@ -122,18 +123,16 @@ class ScipySpecial:
         }
         if "polynomial" in name:
             family, _, kind = name.removeprefix("shifted_").partition("_polynomial_")
-            kind = {
-                "chebyshev": f"cheby{kind}",
-                "laguerre": "laguerre",
-                "legendre": "legendre",
-            }.get(family, "hermite" if kind == "h" else "hermitenorm")
+            kind = {"chebyshev": f"cheby{kind}", "hermite": f"hermite{HERMITE.get(kind)}"}.get(
+                family, family
+            )
             shifted = "sh_" if name.startswith("shifted") else ""
             found = getattr(special, f"eval_{shifted}{kind}", None)
-            return lambda x, n: found(n.astype(np.int64), x) if found else np.full_like(x, np.nan)
+            if found is None:
+                return lambda x, n: np.full_like(x, np.nan)
+            return lambda x, n: found(n.astype(np.int64), x)
         function = other.get(name) or getattr(special, plain)
-        return lambda *x: function(*x).astype(
-            x[-1].dtype if hasattr(x[-1], "dtype") else x[0].dtype
-        )
+        return lambda *x: function(*x).astype(x[-1 if hasattr(x[-1], "dtype") else 0].dtype)
 
 
 class OurSpecial:

@@ -92,13 +92,13 @@ def _polynomial(kind: str) -> Callable:
         first = {"u": 2 * x, "v": 2 * x - 1, "w": 2 * x + 1, "h": 2 * x, "l": 1 - x}
         before, now = mpf(1), first.get(kind, x)
         for k in range(1, int(n)):
-            following = {
-                "h": lambda: 2 * (x * now - k * before),
-                "he": lambda: x * now - k * before,
-                "l": lambda: ((2 * k + 1 - x) * now - k * before) / (k + 1),
-                "p": lambda: ((2 * k + 1) * x * now - k * before) / (k + 1),
-            }.get(kind, lambda: 2 * x * now - before)()
-            before, now = now, following
+            of_now, of_before, divisor = {
+                "h": (2 * x, 2 * k, 1),
+                "he": (x, k, 1),
+                "l": (2 * k + 1 - x, k, k + 1),
+                "p": ((2 * k + 1) * x, k, k + 1),
+            }.get(kind, (2 * x, 1, 1))
+            before, now = now, (of_now * now - of_before * before) / divisor
         return now if n > 0 else before
 
     return value
