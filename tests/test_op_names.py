@@ -52,10 +52,12 @@ WORDS = {
     "pin_memory": "an argument, and a method of batches",
     **dict.fromkeys(("index", "copy", "to", "full", "gradient", "imag", "convolution"), "words"),
     "lstm": "a module of kernels",
+    "tensordot": "a function of opt_einsum",
 }
 LEFT_OUT = (
     "packages/core/src/pullback/testing/interrupts.py",  # labels of workloads
     "packages/core/src/pullback/backend/array_library.py",  # a backend of its own
+    "packages/core/src/pullback/utils/_foreach.py",  # a function of lists for each
     "packages/core/src/pullback/_help/arguments.py",  # names of arguments: abs, mean, median
     "packages/core/src/pullback/nn/init.py",  # nonlinearities, which are arguments
     "packages/core/src/pullback/array_api/",  # the array API standard's list of its functions

@@ -1,4 +1,4 @@
-"""einops works on tensors as it is, and its operations are differentiable."""
+"""einops and opt_einsum work on tensors as they are, and are differentiable."""
 
 import subprocess
 import sys
@@ -154,3 +154,11 @@ def test_einops_is_imported_unchanged():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "SourceFileLoader True True", done.stderr
+
+
+def test_opt_einsum_contracts_tensors():
+    contract = pytest.importorskip("opt_einsum").contract
+    parts = [numbers(2, 3), numbers(3, 4), numbers(4, 2, requires_grad=False)]
+    found = contract("ij,jk,kl->li", *parts)
+    assert found.tolist() == pytest.approx((parts[0] @ parts[1] @ parts[2]).T.tolist())
+    assert pb.autograd.gradcheck(lambda a, b: contract("ij,jk,kl->li", a, b, parts[2]), parts[:2])

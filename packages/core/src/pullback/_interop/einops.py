@@ -1,30 +1,30 @@
-"""Support of einops, without importing it.
+"""Support of einops and opt_einsum, without importing them.
 
-einops finds a tensor's backend among the subclasses of its ``AbstractBackend``. Ours is defined
-when einops is imported, before or after this package.
+einops finds a tensor's backend among the subclasses of its ``AbstractBackend``. opt_einsum keeps
+functions by the name of a tensor's package. Ours are added when they are imported, before or after
+this package.
 """
 
 from __future__ import annotations
 
 import sys
 
-_MODULE = "einops._backends"
-
 
 def install():
-    """Define the backend now if einops is imported, and whenever it is imported or reloaded."""
-    module = sys.modules.get(_MODULE)
-    if hasattr(module, "AbstractBackend"):
-        define_backend(module)
+    """Add ours now to what is imported, and whenever it is imported or reloaded."""
+    for name, (complete, add) in _MODULES.items():
+        module = sys.modules.get(name)
+        if hasattr(module, complete):
+            add(module)
     sys.meta_path.insert(0, ImportHook())
 
 
 class ImportHook:
-    """An import finder that delegates to the others, and adds a step to one module's execution."""
+    """An import finder that delegates to the others, and adds a step to a module's execution."""
 
     def find_spec(self, name, path=None, target=None):
-        """Return the other finders' spec of einops' backends; None for any other module."""
-        if name != _MODULE:
+        """Return the other finders' spec of a module with backends; None for any other module."""
+        if name not in _MODULES:
             return None
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
@@ -35,13 +35,13 @@ class ImportHook:
 
 
 def extended(spec):
-    """Let the loader of a spec define our backend after it has run the module; returns the spec."""
+    """Let the loader of a spec add our backend after it has run the module; returns the spec."""
     execute = spec.loader.exec_module
 
     def exec_module(module):
         execute(module)
-        if module.__name__ == _MODULE:  # a loader may serve several modules
-            define_backend(module)
+        if module.__name__ in _MODULES:  # a loader may serve several modules
+            _MODULES[module.__name__][1](module)
 
     spec.loader.exec_module = exec_module
     return spec
@@ -105,3 +105,22 @@ def define_backend(module):
             return pullback.einsum(pattern, *x)
 
     module.PullbackBackend = PullbackBackend  # a class has only weak references to subclasses
+
+
+def define_functions(module):
+    """Give opt_einsum the functions whose arguments have other names than NumPy's."""
+    import pullback
+
+    module._cached_funcs.update(
+        {
+            ("tensordot", "pullback"): lambda x, y, axes=2: pullback.tensordot(x, y, axes),
+            ("transpose", "pullback"): lambda x, axes: x.permute(axes),
+        }
+    )
+
+
+# The modules, each with a name that it has once it is complete, and what adds ours.
+_MODULES = {
+    "einops._backends": ("AbstractBackend", define_backend),
+    "opt_einsum.backends.dispatch": ("_cached_funcs", define_functions),
+}
