@@ -91,6 +91,76 @@ def to_dense(self, dtype=None, *, masked_grad=None):
     return self if dtype is None else self.to(dtype)
 
 
+def to_sparse(self, sparse_dim=None, *, layout=None):
+    """Return the tensor in coordinate format (COO): the elements that are not zero.
+
+    ``sparse_dim`` counts the leading dims that have indices, all unless given. Gradients do not
+    flow through it.
+
+    Raises: RuntimeError for another number of dims; NotImplementedError for layouts other than COO,
+    and for a tensor that requires grad while gradients are recorded.
+
+    >>> import pullback
+    >>> pullback.tensor([0.0, 2.0]).to_sparse()
+    tensor(indices=tensor([[1]]),
+           values=tensor([2.]),
+           size=(2,), nnz=1, layout=pullback.sparse_coo)
+    """
+    import pullback
+
+    if layout is pullback.strided:
+        return self
+    if layout not in (None, pullback.sparse_coo):
+        raise NotImplementedError(f"to_sparse(): layout {layout} is left out; COO is there")
+    if self.requires_grad and pullback.is_grad_enabled():
+        raise NotImplementedError("to_sparse(): gradients do not flow through it; use detach()")
+    dims = self.dim()
+    count = dims if sparse_dim is None else sparse_dim
+    if not 0 <= count <= dims:
+        raise RuntimeError(
+            f"dense_to_sparse: sparse_dim argument must be in [0,{dims}] range, but {count} is "
+            f"given"
+        )
+    if count == 0 and dims:
+        raise RuntimeError("dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0")
+    if not dims:
+        filled = self.reshape(1) != 0
+        indices = pullback.zeros(0, int(filled), dtype=pullback.int64)
+        values = self.reshape(1)[filled]
+    else:
+        filled = self != 0
+        if count < dims:
+            filled = filled.flatten(count).any(-1)
+        indices = filled.nonzero().t()
+        values = self[tuple(indices)]
+    return pullback.sparse_coo_tensor(
+        indices.to(self.device), values, tuple(self.shape), is_coalesced=True
+    )
+
+
+def to_sparse_coo(self):
+    """Return ``to_sparse()``.
+
+    >>> import pullback
+    >>> pullback.tensor([0.0, 2.0]).to_sparse_coo().to_dense()
+    tensor([0., 2.])
+    """
+    return to_sparse(self)
+
+
+def sparse_mask(self, mask):
+    """Return the tensor's elements at the indices of a tensor in coordinate format (COO).
+
+    Raises: RuntimeError for a dense mask and for other sizes.
+
+    >>> import pullback
+    >>> mask = pullback.tensor([0.0, 2.0]).to_sparse()
+    >>> pullback.tensor([5.0, 7.0]).sparse_mask(mask).to_dense()
+    tensor([0., 7.])
+    """
+    raise RuntimeError("sparse_mask expects a sparse mask, but got one of layout pullback.strided")
+
+
 def is_distributed(self):
     """Return False."""
     return False
@@ -323,6 +393,9 @@ def install():
         "sparse_dim": sparse_dim,
         "dense_dim": dense_dim,
         "to_dense": to_dense,
+        "to_sparse": to_sparse,
+        "sparse_mask": sparse_mask,
+        "to_sparse_coo": to_sparse_coo,
         "is_distributed": is_distributed,
         "is_set_to": is_set_to,
         "_is_zerotensor": is_zero_tensor,

@@ -268,6 +268,19 @@ def _type(self, dtype=None, non_blocking=False, **options):
 # ---- what a tensor without one block of memory answers -------------------------------------------
 
 
+@_handles(Tensor.sparse_mask)
+def _sparse_mask(self, mask):
+    if isinstance(self, SparseTensor) or not isinstance(mask, SparseTensor):
+        raise refusal(Tensor.sparse_mask, (self, mask))
+    if self.shape != mask.shape:
+        raise RuntimeError(
+            f"sparse_mask(): operands have incompatible sizes; self has size {list(self.shape)} "
+            f"but mask has size {list(mask.shape)}"
+        )
+    indices, _values, coalesced = mask._coo
+    return make(indices, self[tuple(indices)], tuple(self.shape), coalesced)
+
+
 @_handles(Tensor.stride)
 def _stride(self, dim=None):
     strides = (0,) * len(self.shape)
