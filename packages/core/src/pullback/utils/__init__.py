@@ -5,9 +5,18 @@ import sys
 from pullback._c.python.tensor_methods import swap_tensors
 from pullback.utils import dlpack, hooks
 
-__all__ = ["checkpoint", "data", "deterministic", "dlpack", "hooks", "pytree", "swap_tensors"]
+__all__ = [
+    "checkpoint",
+    "data",
+    "deterministic",
+    "dlpack",
+    "hooks",
+    "model_zoo",
+    "pytree",
+    "swap_tensors",
+]
 
-_LATE = {name: name for name in ("checkpoint", "data", "deterministic", "pytree")}
+_LATE = {name: name for name in ("checkpoint", "data", "deterministic", "model_zoo", "pytree")}
 _LATE["_pytree"] = "pytree"
 
 
