@@ -96,7 +96,7 @@ ALLOWED = {
                 "_interop",
                 "utils",
             ),
-            *("storage", "serialization", "amp", "sparse"),
+            *("storage", "amp"),
         },
     },
     "packages/backend-cpu/src/pullback_cpu": {

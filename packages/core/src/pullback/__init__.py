@@ -197,25 +197,41 @@ _overridable.wrap(
 
 
 _LATE = (
-    *("__future__", "amp", "array_api", "cpu", "cuda", "func", "library", "multiprocessing"),
-    *("optim", "overrides", "profiler", "safetensors", "serialization", "signal", "sparse"),
-    *("storage", "testing", "version"),
+    *("__future__", "_dynamo", "accelerator", "amp", "array_api", "backends", "compiler", "cpu"),
+    *("cuda", "distributed", "func", "functional", "fx", "hub", "jit", "library"),
+    *("multiprocessing", "onnx", "optim", "overrides", "profiler", "safetensors"),
+    *("serialization", "signal", "sparse", "storage", "testing", "types", "version"),
 )
+_LATE_NAMES = {
+    **dict.fromkeys(("GradScaler", "autocast"), "amp"),
+    **dict.fromkeys(("Event", "Stream"), "backend.streams"),
+    **dict.fromkeys(("compile", "cond", "while_loop"), "func._control_flow"),
+    **dict.fromkeys(("load", "save"), "serialization"),
+    **dict.fromkeys(("SymBool", "SymFloat", "SymInt"), "types"),
+    "sparse_coo_tensor": "sparse",
+    "vmap": "func",
+}
+_LATE_BEGINNINGS = {  # of names, and where those that are there stand
+    "_assert": "compiler.checks",
+    "_check": "compiler.checks",
+    "_foreach_": "utils._foreach",
+    "_shape_as": "compiler.checks",
+    "float8_": "types",
+}
 
 
 def __getattr__(name):
+    import importlib
+
     if name in _LATE:  # imported on first use
-        import importlib
-
         return importlib.import_module(f"pullback.{name}")
-    if name in ("load", "save"):
-        from pullback import serialization
-
-        return getattr(serialization, name)
-    if name == "sparse_coo_tensor":
-        from pullback.sparse import sparse_coo_tensor
-
-        return sparse_coo_tensor
+    if name in _LATE_NAMES:
+        return getattr(importlib.import_module(f"pullback.{_LATE_NAMES[name]}"), name)
+    for beginning, module in _LATE_BEGINNINGS.items():
+        if name.startswith(beginning):
+            here = importlib.import_module(f"pullback.{module}")
+            if hasattr(here, name):
+                return getattr(here, name)
     if name.endswith("Storage") or name == "is_storage":
         from pullback import storage
 
@@ -225,30 +241,14 @@ def __getattr__(name):
         return __getattr__("FloatStorage")
     if name.endswith("Tensor") and (found := _class_named(f"pullback.{name}")) is not None:
         return found
-    if name == "vmap":
-        from pullback.func import vmap
-
-        return vmap
-    if name in ("autocast", "GradScaler"):
-        from pullback import amp
-
-        return getattr(amp, name)
     if "autocast" in name:
         from pullback.amp import legacy
 
         return getattr(legacy, name)
-    if name in ("Event", "Stream"):
-        from pullback.backend import streams
-
-        return getattr(streams, name)
-    if name in ("compile", "cond", "while_loop"):
-        from pullback.func import _control_flow
-
-        return getattr(_control_flow, name)
     from pullback._help.names import missing
 
     raise missing("pullback", name)
 
 
 def __dir__():
-    return sorted({*globals(), *_LATE, "is_storage", "load", "save", "vmap"})
+    return sorted({*globals(), *_LATE, *_LATE_NAMES, "is_storage"})

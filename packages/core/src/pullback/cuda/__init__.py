@@ -93,6 +93,34 @@ __all__.extend(
 )
 
 
+class CUDAGraph:
+    """Refuse to be made: graphs of kernels are not captured.
+
+    Raises: NotImplementedError.
+
+    >>> import pullback
+    >>> pullback.cuda.CUDAGraph()
+    Traceback (most recent call last):
+    NotImplementedError: pullback.cuda.CUDAGraph: graphs of kernels are not captured
+    """
+
+    def __init__(self, keep_graph=False):
+        raise NotImplementedError("pullback.cuda.CUDAGraph: graphs of kernels are not captured")
+
+
+class graph(CUDAGraph):
+    """Refuse to be made, as ``CUDAGraph`` is.
+
+    >>> import pullback
+    >>> pullback.cuda.graph(None)
+    Traceback (most recent call last):
+    NotImplementedError: pullback.cuda.CUDAGraph: graphs of kernels are not captured
+    """
+
+    def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="global"):
+        super().__init__()
+
+
 def __getattr__(name):
     if name.endswith("Tensor") and (found := class_named(f"pullback.cuda.{name}")) is not None:
         return found

@@ -6,7 +6,7 @@ import pullback
 from pullback import Tensor
 from pullback.nn.modules.module import Module
 
-__all__ = ["DataParallel", "data_parallel"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
 
 
 def _device_of(device_ids):
@@ -65,6 +65,22 @@ class DataParallel(Module):
         device = _cuda(self.device_ids[0])
         result = self.module(*_moved(inputs, device), **_moved(kwargs, device))
         return _moved(result, self.output_device)
+
+
+class DistributedDataParallel(Module):
+    """Refuse to be made: ``pullback.distributed`` has no process groups.
+
+    Raises: ValueError, as in torch before ``init_process_group``.
+
+    >>> import pullback
+    >>> pullback.nn.parallel.DistributedDataParallel(pullback.nn.Linear(1, 1))
+    Traceback (most recent call last):
+    ValueError: Default process group has not been initialized, ...
+    """
+
+    def __init__(self, module, *args, **kwargs):
+        super().__init__()
+        pullback.distributed.get_world_size()
 
 
 def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None):

@@ -13,8 +13,18 @@ for _module in walk_packages(__path__, f"{__name__}."):
 
 def __getattr__(name):
     """Return the operators of a namespace of ``pullback.library``: ``pullback.ops.NAMESPACE``."""
+    if name == "load_library":
+        return _load_library
     if name.startswith("_"):
         raise AttributeError(f"module 'pullback.ops' has no attribute {name!r}")
     import importlib
 
     return importlib.import_module("pullback.library.operators").namespace(name)
+
+
+def _load_library(path):
+    """Refuse a compiled library, whose operators are for torch; ``library`` defines ours.
+
+    Raises: OSError.
+    """
+    raise OSError(f"Could not load this library: {path} (its operators are compiled for torch)")

@@ -13,6 +13,7 @@ from pullback.serialization.locations import (
     register_package,
 )
 from pullback.serialization.options import (
+    MAP_LOCATION,
     LoadEndianness,
     get_crc32_options,
     get_default_load_endianness,

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import enum
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from pullback._c.device.device import device
 
 __all__ = [
     "LoadEndianness",
@@ -17,6 +21,7 @@ __all__ = [
 ]
 
 MAP_SHARED, MAP_PRIVATE = 1, 2
+MAP_LOCATION: TypeAlias = Callable[[Any, str], Any] | device | str | dict[str, str] | None
 
 
 class LoadEndianness(enum.Enum):

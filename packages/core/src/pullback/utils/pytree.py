@@ -7,6 +7,7 @@ are containers; everything else is a leaf, None too. The names are those of
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ def _load_optree() -> Any:
 optree = _load_optree()
 
 __all__ = [
+    "MappingKey",
     "PyTree",
     "PyTreeSpec",
     "TreeSpec",
@@ -90,6 +92,32 @@ def register_pytree_node(
         lambda context, children: unflatten_fn(list(children), context),
         namespace=_NAMESPACE,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class MappingKey:
+    """The key of a dict in a path, for ``flatten_with_keys_fn``."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+    def get(self, mapping: Any) -> Any:
+        """Return a dict's value for the key."""
+        return mapping[self.key]
+
+
+def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
+    return list(d.values()), list(d)
+
+
+def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[tuple[MappingKey, Any]], list[Any]]:
+    return [(MappingKey(key), value) for key, value in d.items()], list(d)
+
+
+def _dict_unflatten(values: Iterable[Any], context: list[Any]) -> dict[Any, Any]:
+    return dict(zip(context, values))
 
 
 def tree_flatten(tree: PyTree, is_leaf: IsLeaf = None) -> tuple[list[Any], Any]:

@@ -527,6 +527,12 @@ class finfo:
     """
 
     def __init__(self, type=None):
+        limits = getattr(type, "_limits", None)
+        if limits is not None:  # of a name that is no dtype of tensors
+            self.dtype, self.bits = type.name, 8 * type.itemsize
+            self.eps, self.max, self.min, self.smallest_normal, self.resolution = limits
+            self.tiny = self.smallest_normal
+            return
         cdef int code = default_code if type is None else dtype_code(type, "finfo")
         code = dtype_real(code)
         if dtype_category[code] != CATEGORY_FLOATING:

@@ -416,3 +416,13 @@ def _disabled_torch_function_impl(function, types, args=(), kwargs=None):
 
 
 set_override(call_of_class, _disabled_torch_function_impl)
+
+
+# ---- what code written for torch asks of ``torch._C`` --------------------------------------------
+
+def _log_api_usage_once(event):
+    """Do nothing: uses are not counted."""
+
+
+def _get_tracing_state():
+    """Return None: no code is traced."""

@@ -17,13 +17,11 @@ __all__ = ["DistributedSampler"]
 def _process_group():
     """Return the module of process groups.
 
-    Raises: RuntimeError where it is not installed.
+    Raises: RuntimeError where there are none.
     """
-    try:
-        import pullback.distributed as distributed  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        distributed = None
-    if distributed is None or not distributed.is_available():
+    from pullback import distributed
+
+    if not distributed.is_available():
         raise RuntimeError("Requires distributed package to be available")
     return distributed
 
