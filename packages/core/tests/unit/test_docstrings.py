@@ -26,10 +26,12 @@ def modules_below(*packages):
 
 # Here exceptions, structs, enumerations and deprecated names do without an example.
 OTHERS = (
-    *("autograd.gradcheck", "multiprocessing.reductions", "nn.base.hooks"),
+    *("autograd.gradcheck", "distributed", "jit", "multiprocessing.reductions", "nn.base.hooks"),
     *("testing.kernel_calls", "utils.checkpoint"),
 )
 MODULES = (
+    *("accelerator", "backends.cuda", "backends.cudnn", "backends.mkldnn", "backends.mps"),
+    *("compiler", "compiler.checks", "hub", "onnx", "utils.model_zoo"),
     *("amp", "amp.autocast_mode", "amp.grad_scaler", "amp.legacy", "cpu", "cpu.amp", "cuda.amp"),
     *("autograd", "autograd.anomaly_mode", "autograd.forward_ad", "autograd.function"),
     *("autograd.functional", "autograd.grad_mode", "autograd.graph", "autograd.variable"),
