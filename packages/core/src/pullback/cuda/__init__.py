@@ -84,7 +84,7 @@ __all__ = [
     "temperature",
     "utilization",
 ]
-__all__.extend((*_NAMES, "amp"))  # found when they are asked for
+__all__.extend((*_NAMES, "amp", "CUDAGraph", "graph"))  # found when they are asked for
 __all__.extend(
     f"{name}Tensor"
     for name in (
