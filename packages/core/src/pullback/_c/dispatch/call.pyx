@@ -83,7 +83,7 @@ cdef int bind_keyword(Op op, object name, PyObject *value, PyObject **out,
     # NumPy's names, which torch accepts too, and those of its functions in Python.
     alias = {"axis": "dim", "keepdims": "keepdim", "x": "self", "x1": "self", "x2": "other",
              "input": "self", "a": "self", "from": "from_", "tensor": "self",
-             "split_size_or_sections": "split_size"}.get(name)
+             "split_size_or_sections": "split_size", "exponent": "other"}.get(name)
     if alias is not None and alias in op.arg_names:
         return bind_keyword(op, alias, value, out, npositional)
     if op.overload is not None and name in op_named(op.overload).arg_names:
