@@ -42,6 +42,15 @@ def _dims(self, s, dim):
     return dim, [self.shape[d] for d in dim] if s is None else s
 
 
+def _not_empty(np, self, dim):
+    """Put a zero into an empty dim, whose first element NumPy's irfft reads in any case."""
+    if self.shape[dim]:
+        return self
+    shape = list(self.shape)
+    shape[dim] = 1
+    return np.zeros(shape, self.dtype)
+
+
 def fft(np, self, n=None, dim=-1, norm=None):
     return np.fft.fft(self, n, dim, norm)
 
@@ -55,11 +64,11 @@ def rfft(np, self, n=None, dim=-1, norm=None):
 
 
 def irfft(np, self, n=None, dim=-1, norm=None):
-    return np.fft.irfft(self, n, dim, norm)
+    return np.fft.irfft(_not_empty(np, self, dim), n, dim, norm)
 
 
 def hfft(np, self, n=None, dim=-1, norm=None):
-    return np.fft.hfft(self, n, dim, norm)
+    return np.fft.hfft(_not_empty(np, self, dim), n, dim, norm)
 
 
 def ihfft(np, self, n=None, dim=-1, norm=None):
@@ -85,7 +94,7 @@ def irfftn(np, self, s=None, dim=None, norm=None):
     dim, sizes = _dims(self, s, dim)
     if s is None:
         sizes[-1] = 2 * (sizes[-1] - 1)
-    return np.fft.irfftn(self, sizes, dim, norm)
+    return np.fft.irfftn(_not_empty(np, self, dim[-1]), sizes, dim, norm)
 
 
 def hfftn(np, self, s=None, dim=None, norm=None):
