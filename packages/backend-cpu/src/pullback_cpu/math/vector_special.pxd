@@ -13,6 +13,12 @@ from pullback_cpu.math.vector_exp cimport (
 from pullback_cpu.math.vector_log cimport log_f64
 from pullback_cpu.math.vector_trig cimport sin_quarters_f64
 
+cdef extern from *:
+    """
+    #define FARTHEST_PHASE 5e20  /* of two doubles: beyond it too few digits follow the point */
+    """
+    const double FARTHEST_PHASE
+
 cdef enum:      # which of several functions
     ODD = 1     # of order 1
     SCALED = 2
@@ -76,13 +82,15 @@ cdef inline double airy_zeta(double x, double *low) noexcept nogil:
 
 cdef inline double far_airy(
         const pieces *left, const pieces *right, double x) noexcept nogil:
-    """Return Ai of x < -8 or x >= 9: DLMF 9.7.5 and 9.7.9."""
+    """Return Ai of x < -8 or x >= 9: DLMF 9.7.5, 9.7.9; NaN where nothing of the phase is left."""
     cdef double size = fabs(x), low, zeta = airy_zeta(size, &low), inverse = 1 / zeta, c, s, turned
     cdef double root = sqrt(sqrt(size)), value
     if x > 0:
         value = other_row(right, 0, 1 / size, 1 / sqrt(size)) / root
         value = times_exp(value - value * low, -zeta)
         return value if x <= 110 else 0     # smaller than every number, and the sums overflow
+    if zeta > FARTHEST_PHASE:
+        return NAN64
     if zeta < 65536:
         c = sin_quarters_f64(zeta, 1)
         s = sin_quarters_f64(zeta, 0)
@@ -97,6 +105,19 @@ cdef inline double far_airy(
     value = (s + turned) * other_row(left, 0, inverse, inverse)
     value -= (turned - s) * inverse * other_row(left, 1, inverse, inverse)
     return value * 0.39894228040143268 / root
+
+
+cdef inline double far_airy_prime(double x) noexcept nogil:
+    """Return the derivative of Ai of x < -3000: DLMF 9.7.10. NaN where far_airy is."""
+    cdef double size = -x, low, zeta = airy_zeta(size, &low), turned, c = cos(zeta), s = sin(zeta)
+    if zeta > FARTHEST_PHASE:
+        return NAN64
+    turned = c * cos(low) - s * sin(low)
+    s = s * cos(low) + c * sin(low)
+    # sin and cos of zeta - pi / 4, times sqrt(2)
+    return sqrt(sqrt(size)) * 0.39894228040143268 * (
+        (s - turned) * (1 + 0.043885030864197531 / zeta / zeta)
+        + (s + turned) * 0.097222222222222222 / zeta)
 
 
 cdef inline double erfinv_centre(double w) noexcept nogil:
