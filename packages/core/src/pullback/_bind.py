@@ -14,21 +14,20 @@ RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # of dtype kinds, in the order
 
 
 def _flags(entry) -> int:
-    names = [argument.name for argument in entry.arguments]
-    wanted = {
-        "indexed": "indices" in names,
-        "random": "generator" in names,
-        "view": entry.view,
-        "overlap": entry.overlap,
-        "out": entry.out,
-        "varargs": entry.varargs,
-        "shares": entry.out_overlap,
-        "exact": entry.out_dtype != "cast",
-        "lists": any(argument.written for argument in entry.arguments),
-        "alpha": any(argument.name == "alpha" for argument in entry.arguments)
-        and entry.arguments[1].type == "Operand",
-    }
-    return sum(bind.FLAGS[name] for name, on in wanted.items() if on)
+    names = {argument.name for argument in entry.arguments}
+    flags = bind.FLAGS
+    return (
+        flags["indexed"] * ("indices" in names)
+        + flags["random"] * ("generator" in names)
+        + flags["view"] * entry.view
+        + flags["overlap"] * entry.overlap
+        + flags["out"] * entry.out
+        + flags["varargs"] * entry.varargs
+        + flags["shares"] * entry.out_overlap
+        + flags["exact"] * (entry.out_dtype != "cast")
+        + flags["lists"] * any(argument.written for argument in entry.arguments)
+        + flags["alpha"] * ("alpha" in names and entry.arguments[1].type == "Operand")
+    )
 
 
 def _nothing(g):

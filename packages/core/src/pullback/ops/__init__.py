@@ -1,5 +1,6 @@
 """The op library: one entry per op, a module for each family. Importing it declares them all."""
 
+import gc
 from importlib import import_module
 from pkgutil import walk_packages
 
@@ -7,8 +8,20 @@ from pullback.ops.table.schema import ENTRIES, Entry, ops
 
 __all__ = ["ENTRIES", "Entry", "ops"]
 
-for _module in walk_packages(__path__, f"{__name__}."):
-    import_module(_module.name)
+
+def _declare_all():
+    """Import every module of the library; what they make stays, so nothing is there to collect."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        for module in walk_packages(__path__, f"{__name__}."):
+            import_module(module.name)
+    finally:
+        if collects:
+            gc.enable()
+
+
+_declare_all()
 
 
 def __getattr__(name):

@@ -14,6 +14,7 @@ This package is data: it imports only its own modules, and without compiled code
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import namedtuple
 from collections.abc import Callable, Sequence
@@ -122,10 +123,27 @@ def split_arguments(text: str) -> list[str]:
 _WORDS = {"None": None, "True": True, "False": False}  # most defaults; a look-up takes a tenth
 
 
+_PLAIN = re.compile(r"'\w*'|\"\w*\"")  # a str without escapes
+_FLOAT = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
+
+
 def _default_of(text: str) -> Any:
     if text in _WORDS:
         return _WORDS[text]
-    return int(text) if text.isdecimal() else ast.literal_eval(text)
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text[1:-1] if _PLAIN.fullmatch(text) else ast.literal_eval(text)
+
+
+@functools.cache  # most arguments are those of other ops too
+def _parse_argument(text: str, keyword_only: bool) -> Argument:
+    declared, equals, default = text.partition("=")
+    name, _, kind = declared.partition(":")
+    value = _default_of(default.strip()) if equals else None
+    kind, written, _ = kind.strip().partition("!")
+    return Argument(name.strip(), kind, value, not equals, keyword_only, bool(written))
 
 
 def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
@@ -138,13 +156,7 @@ def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
         if part == "*":
             keyword_only = True
             continue
-        declared, equals, default = part.partition("=")
-        argument, _, kind = declared.partition(":")
-        value = _default_of(default.strip()) if equals else None
-        kind, written, _ = kind.strip().partition("!")
-        arguments.append(
-            Argument(argument.strip(), kind, value, not equals, keyword_only, bool(written))
-        )
+        arguments.append(_parse_argument(part, keyword_only))
     return name.strip(), tuple(arguments), returns.strip()
 
 
