@@ -112,6 +112,7 @@ op(
     node="LinalgLuFactorExBackward0",
     doc="Return L and U in one matrix, the rows that were swapped, counted from 1, and per matrix "
     "the number of its first pivot that is 0, or 0.",
+    nonderivative_at=references.pivots_are_zero,
     samples=_SAMPLES,
     ref=references.lu_packed,
 )

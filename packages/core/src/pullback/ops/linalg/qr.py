@@ -402,6 +402,7 @@ op(
     dtypes=SOLVED,
     node="LinalgQrBackward0",
     doc="Return Q and R of self = Q R by `mode`: see linalg.qr.",
+    nonderivative_at=references.rank_is_not_full,
     samples=[made._replace(args=(*made.args, "reduced")) for made in _SAMPLES],
     ref=references.qr,
 )
