@@ -214,6 +214,20 @@ PB_ALWAYS_INLINE void PB_OF(pb_transpose)(const PB_NUMBER *lines, int64_t line, 
 #endif
 }
 
+/* Write rows as columns, `step` apart. */
+static inline void PB_OF(pb_turn)(const PB_NUMBER *from, int64_t row, int64_t rows, int64_t columns,
+                                  PB_NUMBER *to, int64_t step) {
+    for (int64_t i = 0; i < rows; i += PB_LANES) {
+        int64_t count = rows - i < PB_LANES ? rows - i : PB_LANES, l = 0;
+        if (count == PB_LANES)
+            for (; l + PB_LANES <= columns; l += PB_LANES)
+                PB_OF(pb_transpose)(from + i * row + l, row, count, to + l * step + i, step);
+        for (; l < columns; l++)
+            for (int64_t q = i; q < i + count; q++)
+                to[l * step + q] = from[q * row + l];
+    }
+}
+
 /* Copy `width` columns of k rows side by side, and zeros up to `step` columns, a multiple of
  * PB_LANES. */
 static void PB_OF(pb_pack_panel)(const PB_NUMBER *b, int64_t b_row, int64_t b_column, int64_t k,

@@ -4,7 +4,8 @@
  * time, join it and take chunk after chunk; the caller takes chunks too and, when none is left,
  * closes the job and waits for those who are still at one. So a job never waits for a thread that
  * did not come, on a machine with other things to do. After a job a thread looks for the next one
- * for a moment, then it sleeps: to wake it up takes as long as many a job.
+ * for a moment, then it sleeps: to wake it up takes as long as many a job. A call that opens many
+ * jobs, with work of its own in between, holds the threads: then they look a while longer.
  *
  * There is one job at a time: a call from within a chunk, or while another thread has a job, runs
  * alone. A process that forks leaves its threads behind; the child starts its own.
@@ -60,6 +61,7 @@ static int pb_run_chunk(int64_t first, int64_t last, int64_t grain, pb_body body
 #define PB_LOOKS 500
 #define PB_WAITS 20000000 /* nanoseconds */
 #define PB_AWAKE 100000   /* nanoseconds; a pause takes 10 to 140 cycles and is no clock */
+#define PB_AWAKE_HELD 1000000
 
 #if defined(__x86_64__) || defined(__i386__)
 #define pb_pause() __builtin_ia32_pause()
@@ -76,6 +78,7 @@ static struct {
     atomic_int limit;      /* threads that one call may use */
     atomic_flag busy;      /* a caller has a job */
     atomic_uint number;    /* of the last job */
+    atomic_int holds;      /* calls that will open further jobs at once */
     int workers;           /* threads that were started */
     int sleepers;          /* of them, those that wait to be woken */
     int open;              /* the job may be joined */
@@ -113,14 +116,17 @@ static int64_t pb_nanoseconds(void) {
 
 /* Spin until a number is, or is no longer, a value; but not for long. */
 static void pb_spin(atomic_uint *number, unsigned value, int is_wanted) {
-    int64_t until = pb_nanoseconds() + PB_AWAKE;
+    int64_t start = pb_nanoseconds(), time;
     do {
         for (int looks = 0; looks < 16; looks++) {
             if ((atomic_load_explicit(number, memory_order_acquire) == value) == is_wanted)
                 return;
             pb_pause();
         }
-    } while (pb_nanoseconds() < until);
+        time = pb_nanoseconds() - start;
+    } while (time < PB_AWAKE ||
+             (time < PB_AWAKE_HELD &&
+              atomic_load_explicit(&pb_team.holds, memory_order_relaxed) > 0));
 }
 
 /* Whether the call shall end. Any thread may ask; the answer stays until the call ends. */
@@ -186,6 +192,7 @@ static void pb_after_fork(void) {
     pb_team.left = condition;
     pb_team.workers = pb_team.sleepers = pb_team.open = pb_team.wanted = 0;
     atomic_store(&pb_team.working, 0);
+    atomic_store(&pb_team.holds, 0);
     atomic_flag_clear(&pb_team.busy);
 }
 
@@ -282,6 +289,9 @@ static int pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context
     return stopped;
 }
 
+/* Let threads look for jobs longer, until as many calls have said that they open no more. */
+static void pb_hold_threads(int change) { atomic_fetch_add(&pb_team.holds, change); }
+
 /* The names by which threadpoolctl finds the library; see threadpools.py. */
 PB_EXPORTED int pullback_cpu_get_num_threads(void) { return atomic_load(&pb_team.limit); }
 
@@ -302,6 +312,8 @@ static int pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context
         return 0;
     return pb_stopping() || pb_run_chunk(0, n, grain > 0 ? grain : n, body, context);
 }
+
+static void pb_hold_threads(int change) { (void)change; }
 
 static int pullback_cpu_get_num_threads(void) { return 1; }
 

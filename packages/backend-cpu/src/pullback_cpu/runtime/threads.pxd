@@ -11,6 +11,8 @@ ctypedef void (*parallel_body)(void *context, int64_t first, int64_t last) noexc
 
 cdef bint parallel_for(int64_t n, int64_t grain, parallel_body body, void *context) noexcept nogil
 cdef bint stopping() noexcept nogil
+cdef void hold_threads() noexcept nogil
+cdef void release_threads() noexcept nogil
 cdef int thread_count() noexcept nogil
 
 

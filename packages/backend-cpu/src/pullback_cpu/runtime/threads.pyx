@@ -12,6 +12,7 @@ cdef extern from "runtime/threads.h":
     pb_interrupted pb_ask
     int pb_stopping() noexcept nogil
     int pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context) noexcept nogil
+    void pb_hold_threads(int change) noexcept nogil
     int pullback_cpu_get_num_threads() noexcept nogil
     void pullback_cpu_set_num_threads(int count) noexcept nogil
 
@@ -31,6 +32,16 @@ cdef bint stopping() noexcept nogil:
     ``parallel_for`` polls between parts of its chunks, so a body polls only within one grain.
     """
     return pb_stopping()
+
+
+cdef void hold_threads() noexcept nogil:
+    """Keep threads awake between the jobs of a call, which must call ``release_threads``."""
+    pb_hold_threads(1)
+
+
+cdef void release_threads() noexcept nogil:
+    """Let threads sleep that have nothing to do."""
+    pb_hold_threads(-1)
 
 
 cdef int thread_count() noexcept nogil:
