@@ -1,0 +1,71 @@
+"""Process groups: communicators of MPI under torch's names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from pullback_distributed.collectives.progress import ProgressThread
+
+DEFAULT_TIMEOUT = timedelta(minutes=30)  # as torch's for gloo
+
+
+class ProcessGroup:
+    """Some of the processes that ``mpiexec`` started, in an order of their own.
+
+    Made by ``init_process_group`` and ``new_group``. A rank without "global" before it counts
+    within the group. Synchronous collectives use one communicator and asynchronous ones another,
+    so that those under way on the progress thread cannot meet those of the main thread.
+    """
+
+    def __init__(
+        self, communicator: MPI.Intracomm, ranks: Sequence[int], name: str, timeout: timedelta
+    ) -> None:
+        self.communicator = communicator
+        self.background = communicator.Dup()  # of asynchronous collectives
+        self.ranks = tuple(ranks)  # global ones
+        self.group_name = name
+        self.timeout = timeout
+        self.progress: ProgressThread | None = None  # made by the first asynchronous collective
+        self.current: Any = None  # the synchronous call under way, for the watchdog
+        self._rank = communicator.rank
+        self._size = communicator.size
+        self._places = {rank: place for place, rank in enumerate(self.ranks)}
+
+    def rank(self) -> int:
+        """Return this process's rank in the group."""
+        return self._rank
+
+    def size(self) -> int:
+        """Return how many processes are in the group."""
+        return self._size
+
+    def name(self) -> str:
+        """Return the name of the backend, ``"mpi"``."""
+        return "mpi"
+
+    def rank_of(self, global_rank: int) -> int:
+        """Return the rank in the group of a global rank.
+
+        Raises: ValueError if that process is not in the group.
+        """
+        try:
+            return self._places[global_rank]
+        except KeyError:
+            raise ValueError(
+                f"Global rank {global_rank} is not part of group {self.group_name}"
+            ) from None
+
+    def free(self) -> None:
+        """End the progress thread and free the communicators."""
+        if self.progress is not None:
+            self.progress.end()
+        self.background.Free()
+        self.communicator.Free()
+
+    def __repr__(self) -> str:
+        return f"<ProcessGroup {self.group_name!r}: rank {self._rank} of {self._size}>"
