@@ -1,0 +1,34 @@
+"""Process groups on MPI, with torch.distributed's names: the same script under ``mpiexec``."""
+
+from __future__ import annotations
+
+from pullback_distributed.collectives.datatypes import ReduceOp
+from pullback_distributed.collectives.movements import (
+    all_gather,
+    all_gather_into_tensor,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    broadcast,
+    gather,
+    scatter,
+)
+from pullback_distributed.collectives.progress import Work
+from pullback_distributed.collectives.reductions import (
+    all_reduce,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_tensor,
+)
+from pullback_distributed.groups.lifecycle import (
+    destroy_process_group,
+    get_global_rank,
+    get_group_rank,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    init_process_group,
+    is_initialized,
+    new_group,
+)
+from pullback_distributed.groups.process_group import ProcessGroup

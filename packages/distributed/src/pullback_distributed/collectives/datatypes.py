@@ -1,0 +1,105 @@
+"""What MPI calls the dtypes of tensors and the ways to combine values."""
+
+from __future__ import annotations
+
+import functools
+from enum import IntEnum
+from typing import Any
+
+from mpi4py import MPI
+
+import pullback
+
+
+class ReduceOp(IntEnum):
+    """How values of several processes are combined.
+
+    >>> import pullback_distributed as dist
+    >>> dist.ReduceOp.SUM.name
+    'SUM'
+    """
+
+    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
+
+
+# Halves travel as integers of their size: MPI moves them, and combines them with our kernels.
+DATATYPES = {
+    pullback.bool: MPI.UINT8_T,
+    pullback.uint8: MPI.UINT8_T,
+    pullback.int8: MPI.INT8_T,
+    pullback.int16: MPI.INT16_T,
+    pullback.int32: MPI.INT32_T,
+    pullback.int64: MPI.INT64_T,
+    pullback.uint16: MPI.UINT16_T,
+    pullback.uint32: MPI.UINT32_T,
+    pullback.uint64: MPI.UINT64_T,
+    pullback.float16: MPI.UINT16_T,
+    pullback.bfloat16: MPI.UINT16_T,
+    pullback.complex32: MPI.UINT32_T,
+    pullback.float32: MPI.FLOAT,
+    pullback.float64: MPI.DOUBLE,
+    pullback.complex64: MPI.C_FLOAT_COMPLEX,
+    pullback.complex128: MPI.C_DOUBLE_COMPLEX,
+}
+_HALVES = (pullback.float16, pullback.bfloat16, pullback.complex32)
+_OF_NUMBERS = {
+    ReduceOp.SUM: MPI.SUM,
+    ReduceOp.AVG: MPI.SUM,  # divided afterwards
+    ReduceOp.PRODUCT: MPI.PROD,
+    ReduceOp.MIN: MPI.MIN,
+    ReduceOp.MAX: MPI.MAX,
+    ReduceOp.BAND: MPI.BAND,
+    ReduceOp.BOR: MPI.BOR,
+    ReduceOp.BXOR: MPI.BXOR,
+}
+_OF_BOOLS = {  # stored as 0 and 1: a sum is "any", a product "all"
+    **dict.fromkeys((ReduceOp.SUM, ReduceOp.MAX, ReduceOp.BOR), MPI.BOR),
+    **dict.fromkeys((ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.BAND), MPI.BAND),
+    ReduceOp.BXOR: MPI.BXOR,
+}
+_COMBINING = {
+    ReduceOp.SUM: "add",
+    ReduceOp.PRODUCT: "mul",
+    ReduceOp.MIN: "minimum",
+    ReduceOp.MAX: "maximum",
+}
+
+
+@functools.cache
+def reduction(dtype: Any, op: ReduceOp) -> MPI.Op:
+    """Return MPI's op for a dtype.
+
+    Raises: RuntimeError where the values of the dtype cannot be combined so; TypeError if ``op`` is
+    no ReduceOp.
+    """
+    if not isinstance(op, ReduceOp):
+        raise TypeError(f"expected a ReduceOp, such as ReduceOp.SUM, but got {op!r}")
+    whole = not dtype.is_floating_point and not dtype.is_complex
+    refused = (
+        op is ReduceOp.PREMUL_SUM
+        or (dtype.is_complex and op in (ReduceOp.MIN, ReduceOp.MAX))
+        or (whole and op is ReduceOp.AVG)
+        or (not whole and op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR))
+    )
+    if refused:
+        raise RuntimeError(f"Cannot use ReduceOp.{op.name} with {dtype}")
+    if dtype is pullback.bool:
+        return _OF_BOOLS[op]
+    if dtype in _HALVES:
+        return _op_of_halves(dtype, ReduceOp.SUM if op is ReduceOp.AVG else op)
+    return _OF_NUMBERS[op]
+
+
+@functools.cache
+def _op_of_halves(dtype: Any, op: ReduceOp) -> MPI.Op:
+    """Return an op of our own for a dtype that MPI does not know."""
+    combine = getattr(pullback, _COMBINING[op])
+
+    def run(received: Any, kept: Any, datatype: Any) -> None:
+        if not len(kept):
+            return
+        with pullback.no_grad():
+            of_kept = pullback.frombuffer(kept, dtype=dtype)
+            combine(of_kept, pullback.frombuffer(received, dtype=dtype), out=of_kept)
+
+    return MPI.Op.Create(run, commute=True)

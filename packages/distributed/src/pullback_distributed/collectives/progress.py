@@ -1,0 +1,167 @@
+"""Work under way, and the thread that runs asynchronous collectives."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from mpi4py import MPI
+
+from pullback_distributed.groups.process_group import ProcessGroup
+
+SPINS = 50  # questions whether all ranks are ready without a pause
+PAUSE = 50e-6  # seconds between questions, doubled up to the next
+LONGEST_PAUSE = 1e-3
+
+
+def _seconds(timeout: timedelta | None) -> float | None:
+    return None if timeout is None else timeout.total_seconds()
+
+
+class Work:
+    """A collective or message under way: what functions with ``async_op=True`` return."""
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait until the result is there, and return True.
+
+        Raises: what the operation raised; RuntimeError if it takes longer than ``timeout``.
+        """
+        raise NotImplementedError
+
+    def is_completed(self) -> bool:
+        """Return whether the result is there, without waiting."""
+        raise NotImplementedError
+
+
+class CollectiveWork(Work):
+    """An asynchronous collective, which the progress thread runs."""
+
+    def __init__(self, group: ProcessGroup, name: str, run: Callable[[MPI.Intracomm], Any]) -> None:
+        self.name = name
+        self._run = run
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        if group.progress is None:
+            group.progress = ProgressThread(group)
+        group.progress.add(self)
+
+    def run(self, communicator: MPI.Intracomm) -> None:
+        """Run the collective; called by the progress thread."""
+        try:
+            self._run(communicator)
+        except BaseException as error:  # `wait` raises it
+            self._error = error
+        finally:
+            self._run = _nothing  # which refers to tensors
+            self._ended.set()
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        if not self._ended.wait(_seconds(timeout)):
+            raise RuntimeError(f"{self.name}: not done after {timeout}")
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def is_completed(self) -> bool:
+        return self._ended.is_set()
+
+    def is_success(self) -> bool:
+        """Return whether the result is there and nothing was raised."""
+        return self._ended.is_set() and self._error is None
+
+    def exception(self) -> BaseException | None:
+        """Return what the operation raised, or None."""
+        return self._error
+
+
+def _nothing(communicator: MPI.Intracomm) -> None:
+    """Stand for the operation of work that is done."""
+
+
+class ProgressThread:
+    """Runs the asynchronous collectives of one group in the order in which they were started.
+
+    A rank that has to wait for others must not take a core from the computation, and MPI spins
+    where it waits. So each collective begins with a barrier that does not block, which is asked for
+    with pauses; when all ranks are there, the collective itself runs at full speed. A thread for
+    each group: groups may be used in another order on other ranks.
+    """
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self._group = group
+        self._queue: deque[CollectiveWork | None] = deque()
+        self._filled = threading.Semaphore(0)
+        self._thread = threading.Thread(
+            target=self._loop, name=f"pullback-distributed-{group.group_name}", daemon=True
+        )
+        self._thread.start()
+
+    def add(self, work: CollectiveWork | None) -> None:
+        """Append work; None ends the thread."""
+        self._queue.append(work)
+        self._filled.release()
+
+    def end(self) -> None:
+        """Run what is there, and end."""
+        self.add(None)
+        self._thread.join()
+
+    def _loop(self) -> None:
+        while True:
+            self._filled.acquire()
+            work = self._queue.popleft()
+            if work is None:
+                return
+            self._wait_for_all()
+            work.run(self._group.background)
+
+    def _wait_for_all(self) -> None:
+        if self._group.size() == 1:
+            return
+        request = self._group.background.Ibarrier()
+        pause = PAUSE
+        for _ in range(SPINS):
+            if request.Test():
+                return
+        while not request.Test():
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+
+class MessageWork(Work):
+    """A message under way, which whoever waits for it moves on."""
+
+    def __init__(self, request: MPI.Request, finish: Callable[[], None], name: str) -> None:
+        self._request = request
+        self._finish: Callable[[], None] | None = finish
+        self._name = name
+        self._status = MPI.Status()
+
+    def _done(self) -> None:
+        if self._finish is not None:
+            self._finish()
+            self._finish = None
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        if timeout is None:
+            self._request.Wait(self._status)
+        else:
+            end = time.monotonic() + timeout.total_seconds()
+            while not self._request.Test(self._status):
+                if time.monotonic() > end:
+                    raise RuntimeError(f"{self._name}: not done after {timeout}")
+                time.sleep(PAUSE)
+        self._done()
+        return True
+
+    def is_completed(self) -> bool:
+        if self._finish is None:
+            return True
+        if not self._request.Test(self._status):
+            return False
+        self._done()
+        return True

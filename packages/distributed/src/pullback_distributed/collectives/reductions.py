@@ -1,0 +1,193 @@
+"""Collectives that combine values: all_reduce, reduce, reduce_scatter."""
+
+from __future__ import annotations
+
+from mpi4py import MPI
+
+import pullback
+from pullback import Tensor
+from pullback_distributed.collectives.buffers import (
+    Written,
+    check_dtypes,
+    check_tensor,
+    check_tensors,
+    message,
+    readable,
+)
+from pullback_distributed.collectives.datatypes import ReduceOp, reduction
+from pullback_distributed.collectives.progress import Work
+from pullback_distributed.collectives.running import member, root_of, run
+from pullback_distributed.groups.process_group import ProcessGroup
+
+_IN_PLACE = MPI.IN_PLACE
+
+
+def _average(tensor: Tensor, op: ReduceOp, size: int) -> None:
+    if op is ReduceOp.AVG and size > 1:
+        with pullback.no_grad():
+            tensor.detach().div_(size)
+
+
+def all_reduce(
+    tensor: Tensor,
+    op: ReduceOp = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Combine a tensor of all processes, element by element; each gets the result in place.
+
+    ``tensor`` has the same shape and dtype everywhere. ``AVG`` needs a floating or complex dtype,
+    the bitwise ones a whole or bool one; of bools a sum is "any" and a product "all". With
+    ``async_op`` the result is there after ``wait()`` of the ``Work`` that is returned. Nothing is
+    recorded for backward: ``distributed.nn.functional.all_reduce`` is differentiable.
+    Raises: TypeError for other arguments; RuntimeError where ``op`` does not fit the dtype.
+
+    >>> import pullback, pullback_distributed as dist
+    >>> dist.init_process_group()
+    >>> x = pullback.ones(2)
+    >>> dist.all_reduce(x)
+    >>> x
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
+    """
+    check_tensor(tensor, "tensor")
+    combining = reduction(tensor.dtype, op)
+    found = member(group, "all_reduce")
+    if found is None:
+        return None
+    written = Written(tensor)
+    size = found.size()
+
+    def operate(communicator: MPI.Intracomm) -> None:
+        communicator.Allreduce(_IN_PLACE, written.message(), combining)
+        if op is ReduceOp.AVG:
+            _average(written.plain, op, size)
+        written.done()
+
+    return run(found, "all_reduce", operate, async_op)
+
+
+def reduce(
+    tensor: Tensor,
+    dst: int | None = None,
+    op: ReduceOp = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """Combine a tensor of all processes; only ``dst``, a global rank, gets the result in place.
+
+    ``group_dst`` is the rank in the group instead. Other arguments and errors as ``all_reduce``;
+    ValueError without one of the ranks.
+
+    >>> import pullback, pullback_distributed as dist
+    >>> dist.init_process_group()
+    >>> dist.reduce(pullback.ones(2), 0)
+    >>> dist.destroy_process_group()
+    """
+    check_tensor(tensor, "tensor")
+    combining = reduction(tensor.dtype, op)
+    found = member(group, "reduce")
+    if found is None:
+        return None
+    root = root_of(found, dst, group_dst)
+    here = found.rank() == root
+    written = Written(tensor) if here else None
+    sent = None if here else readable(tensor)
+    size = found.size()
+
+    def operate(communicator: MPI.Intracomm) -> None:
+        if written is None:
+            communicator.Reduce(message(sent), None, combining, root)
+            return
+        communicator.Reduce(_IN_PLACE, written.message(), combining, root)
+        _average(written.plain, op, size)
+        written.done()
+
+    return run(found, "reduce", operate, async_op)
+
+
+def reduce_scatter_tensor(
+    output: Tensor,
+    input: Tensor,
+    op: ReduceOp = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Combine a tensor of all processes, and give each its part of the first dim.
+
+    ``input`` has as many elements as there are processes times those of ``output``.
+    Raises: as ``all_reduce``; RuntimeError for other sizes, ValueError for other dtypes.
+
+    >>> import pullback, pullback_distributed as dist
+    >>> dist.init_process_group()
+    >>> part = pullback.empty(2)
+    >>> dist.reduce_scatter_tensor(part, pullback.ones(2))
+    >>> part
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
+    """
+    check_tensor(output, "output")
+    check_tensor(input, "input")
+    combining = reduction(output.dtype, op)
+    found = member(group, "reduce_scatter_tensor")
+    if found is None:
+        return None
+    check_dtypes("reduce_scatter_tensor", output, [input])
+    if output.numel() * found.size() != input.numel():
+        raise RuntimeError(
+            f"reduce_scatter_tensor: expected an input of {found.size()} times the output's "
+            f"{output.numel()} elements, but it has {input.numel()}"
+        )
+    written, sent, size = Written(output, keeps=False), readable(input), found.size()
+    counts = [output.numel()] * size
+
+    def operate(communicator: MPI.Intracomm) -> None:
+        communicator.Reduce_scatter(message(sent), written.message(), counts, combining)
+        _average(written.plain, op, size)
+        written.done()
+
+    return run(found, "reduce_scatter_tensor", operate, async_op)
+
+
+def reduce_scatter(
+    output: Tensor,
+    input_list: list[Tensor],
+    op: ReduceOp = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Combine the lists of all processes, and give each the tensor at its rank.
+
+    Raises: as ``reduce_scatter_tensor``; RuntimeError if there is not a tensor for each process.
+
+    >>> import pullback, pullback_distributed as dist
+    >>> dist.init_process_group()
+    >>> part = pullback.empty(2)
+    >>> dist.reduce_scatter(part, [pullback.ones(2)])
+    >>> dist.destroy_process_group()
+    """
+    check_tensor(output, "output")
+    check_tensors(input_list, "input_list")
+    combining = reduction(output.dtype, op)
+    found = member(group, "reduce_scatter")
+    if found is None:
+        return None
+    check_dtypes("reduce_scatter", output, input_list)
+    if len(input_list) != found.size():
+        raise RuntimeError("invalid input tensor list size, must be world size")
+    if input_list[found.rank()].shape != output.shape:
+        raise RuntimeError(
+            f"reduce_scatter: expected an output of shape {tuple(input_list[found.rank()].shape)}, "
+            f"as the input for this rank, but got {tuple(output.shape)}"
+        )
+    counts = [part.numel() for part in input_list]
+    sent = pullback.cat([readable(part).reshape(-1) for part in input_list])
+    written, size = Written(output, keeps=False), found.size()
+
+    def operate(communicator: MPI.Intracomm) -> None:
+        communicator.Reduce_scatter(message(sent), written.message(), counts, combining)
+        _average(written.plain, op, size)
+        written.done()
+
+    return run(found, "reduce_scatter", operate, async_op)

@@ -1,0 +1,64 @@
+"""What every collective does: find the group, run now or on the progress thread."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+from mpi4py import MPI
+
+from pullback_distributed.collectives.progress import CollectiveWork, Work
+from pullback_distributed.groups.lifecycle import NON_GROUP_MEMBER, world
+from pullback_distributed.groups.process_group import ProcessGroup
+
+
+def member(group: ProcessGroup | int | None, name: str) -> ProcessGroup | None:
+    """Return the group of a call; None, with a warning, if this process is not in it.
+
+    Raises: ValueError before ``init_process_group``; TypeError if it is no group.
+    """
+    if group is None:
+        return world()
+    if isinstance(group, ProcessGroup):
+        return group
+    if group == NON_GROUP_MEMBER:
+        warnings.warn(
+            f"Running {name} on global rank {world().rank()} which does not belong to the given "
+            f"group.",
+            stacklevel=3,
+        )
+        return None
+    raise TypeError(f"{name}: expected a ProcessGroup, but got {type(group).__name__}")
+
+
+def root_of(group: ProcessGroup, global_rank: int | None, group_rank: int | None) -> int:
+    """Return the rank in the group that is given in one of two ways.
+
+    Raises: ValueError if none or both are given, or if that process is not in the group.
+    """
+    if (global_rank is None) == (group_rank is None):
+        raise ValueError(
+            "Must specify global_rank or group_rank"
+            if global_rank is None
+            else "Can't specify both group_rank and global_rank"
+        )
+    if global_rank is not None:
+        return group.rank_of(global_rank)
+    assert group_rank is not None
+    if not 0 <= group_rank < group.size():
+        raise ValueError(f"Group rank {group_rank} is not part of group {group.group_name}")
+    return group_rank
+
+
+def run(
+    group: ProcessGroup, name: str, operate: Callable[[MPI.Intracomm], None], async_op: bool
+) -> Work | None:
+    """Run a collective, or let the progress thread run it."""
+    if async_op:
+        return CollectiveWork(group, name, operate)
+    group.current = name
+    try:
+        operate(group.communicator)
+    finally:
+        group.current = None
+    return None
