@@ -13,6 +13,20 @@ from pullback_distributed.collectives.movements import (
     gather,
     scatter,
 )
+from pullback_distributed.collectives.objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    scatter_object_list,
+)
+from pullback_distributed.collectives.point_to_point import (
+    P2POp,
+    batch_isend_irecv,
+    irecv,
+    isend,
+    recv,
+    send,
+)
 from pullback_distributed.collectives.progress import Work
 from pullback_distributed.collectives.reductions import (
     all_reduce,
