@@ -1,13 +1,21 @@
-"""torch.distributed's names for one process; process groups are left out.
+"""torch.distributed's names. Process groups are in the package pullback-distributed.
 
-A program that asks ``is_available()`` or ``is_initialized()`` gets False and goes on alone. What
-needs a group raises as torch does before ``init_process_group``, which raises NotImplementedError.
+Its names are looked up at their first use, and so are its modules: ``pullback.distributed.optim``
+is ``pullback_distributed.optim``. Without the package a program that asks ``is_available()`` or
+``is_initialized()`` gets False and goes on alone; what needs a group raises as torch does before
+``init_process_group``, which raises ImportError.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from enum import IntEnum
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 __all__ = [
@@ -32,6 +40,8 @@ __all__ = [
     "gather",
     "gather_object",
     "get_backend",
+    "get_global_rank",
+    "get_group_rank",
     "get_node_local_rank",
     "get_process_group_ranks",
     "get_rank",
@@ -60,6 +70,9 @@ __all__ = [
 ]
 
 
+_HOME = "pullback_distributed"
+
+
 class ReduceOp(IntEnum):
     """How values of several processes are combined.
 
@@ -69,29 +82,6 @@ class ReduceOp(IntEnum):
     """
 
     SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
-
-
-class _LeftOut:
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise NotImplementedError(
-            f"pullback.distributed.{type(self).__name__}: process groups are left out"
-        )
-
-
-class ProcessGroup(_LeftOut):
-    """A group of processes: of none of its objects, for annotations and ``isinstance``."""
-
-
-class Work(_LeftOut):
-    """A collective under way, for annotations and ``isinstance``."""
-
-
-class Store(_LeftOut):
-    """Keys and values that processes share, for annotations and ``isinstance``."""
-
-
-class P2POp(_LeftOut):
-    """A message between two processes, for annotations and ``isinstance``."""
 
 
 class Backend(str):
@@ -111,37 +101,62 @@ class Backend(str):
         return name.lower()
 
 
-class group:
-    """Where torch has the group of all processes, which is None here."""
+class _OfAll(type):
+    @property
+    def WORLD(cls) -> Any:
+        """The group of all processes, None before ``init_process_group``."""
+        return import_module(f"{_HOME}.groups.lifecycle").world() if is_initialized() else None
 
-    WORLD = None
+
+class group(metaclass=_OfAll):
+    """Where the group of all processes is found.
+
+    >>> import pullback
+    >>> pullback.distributed.group.WORLD is None
+    True
+    """
 
 
-class GroupMember:
-    """Where torch has the group of all processes, and what stands for no member."""
+class GroupMember(metaclass=_OfAll):
+    """Where the group of all processes is found, and what stands for no member.
 
-    WORLD = None
+    >>> import pullback
+    >>> pullback.distributed.GroupMember.NON_GROUP_MEMBER
+    -100
+    """
+
     NON_GROUP_MEMBER = -100
 
 
 def is_available() -> bool:
-    """Return False: there are no process groups.
+    """Return whether there can be process groups: the package pullback-distributed is installed.
 
     >>> import pullback
-    >>> pullback.distributed.is_available()
-    False
+    >>> pullback.distributed.is_available() in (False, True)
+    True
     """
-    return False
+    return _HOME in sys.modules or find_spec(_HOME) is not None
+
+
+def is_mpi_available() -> bool:
+    """Return ``is_available()``: process groups rest on MPI.
+
+    >>> import pullback
+    >>> pullback.distributed.is_mpi_available() == pullback.distributed.is_available()
+    True
+    """
+    return is_available()
 
 
 def is_initialized() -> bool:
-    """Return False: this process is in no group.
+    """Return whether this process is in a group: after ``init_process_group``.
 
     >>> import pullback
     >>> pullback.distributed.is_initialized()
     False
     """
-    return False
+    home = sys.modules.get(_HOME)
+    return home is not None and bool(home.is_initialized())
 
 
 def is_torchelastic_launched() -> bool:
@@ -174,31 +189,22 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     )
 
 
-def init_process_group(*args: Any, **kwargs: Any) -> None:
-    """Refuse: there are no process groups.
+def _init_process_group(*args: Any, **kwargs: Any) -> None:
+    """Refuse: there are no process groups without the package pullback-distributed.
 
-    Raises: NotImplementedError.
-
-    >>> import pullback
-    >>> pullback.distributed.init_process_group("gloo")
-    Traceback (most recent call last):
-    NotImplementedError: pullback.distributed.init_process_group: process groups are left out; ...
+    Raises: ImportError.
     """
-    raise NotImplementedError(
-        "pullback.distributed.init_process_group: process groups are left out; "
-        "is_available() says so"
+    raise ImportError(
+        "pullback.distributed.init_process_group needs the package pullback-distributed: install "
+        "it with 'pip install pullback-distributed' (or pullback[distributed])",
+        name=_HOME,
     )
 
 
-def destroy_process_group(group: ProcessGroup | None = None) -> None:
+def _destroy_process_group(group: Any = None) -> None:
     """Refuse: there is no group to destroy.
 
     Raises: AssertionError, as in torch without a group.
-
-    >>> import pullback
-    >>> pullback.distributed.destroy_process_group()
-    Traceback (most recent call last):
-    AssertionError: Process group cannot be None
     """
     raise AssertionError("Process group cannot be None")
 
@@ -215,13 +221,28 @@ def _needs_group(name: str) -> Any:
     refuse.__doc__ = f"""Refuse: {name} needs a process group.
 
     Raises: ValueError, as in torch before ``init_process_group``.
+    """
+    return refuse
+
+
+def _left_out(name: str) -> type:
+    """Return a class of which there are no objects, for annotations and ``isinstance``."""
+
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> None:
+        raise ImportError(
+            f"pullback.distributed.{name} needs the package pullback-distributed", name=_HOME
+        )
+
+    doc = f"""{name} of the package pullback-distributed, which is not installed.
+
+    Raises: ImportError, where an object is made.
 
     >>> import pullback
     >>> pullback.distributed.{name}()
     Traceback (most recent call last):
-    ValueError: Default process group has not been initialized, ...
+    ImportError: pullback.distributed.{name} needs the package pullback-distributed
     """
-    return refuse
+    return type(name, (), {"__init__": refuse, "__module__": __name__, "__doc__": doc})
 
 
 def _never(name: str) -> Any:
@@ -230,7 +251,7 @@ def _never(name: str) -> Any:
 
     answer.__name__ = answer.__qualname__ = name
     answer.__module__ = __name__
-    answer.__doc__ = f"""Return False: no library for messages between processes is used.
+    answer.__doc__ = f"""Return False: this library for messages between processes is not used.
 
     >>> import pullback
     >>> pullback.distributed.{name}()
@@ -240,11 +261,64 @@ def _never(name: str) -> Any:
 
 
 for _name in __all__:
-    if _name not in globals():
-        globals()[_name] = (_never if _name.endswith("_available") else _needs_group)(_name)
+    if _name not in globals() and _name.endswith("_available"):
+        globals()[_name] = _never(_name)
+_WITHOUT = {
+    **{name: _needs_group(name) for name in __all__ if name not in globals()},
+    "init_process_group": _init_process_group,
+    "destroy_process_group": _destroy_process_group,
+    **{
+        name: _left_out(name)
+        for name in ("ProcessGroup", "Work", "Store", "P2POp", "DistributedDataParallel")
+    },
+}
 
 
-def __getattr__(name):
+class _Alias(Loader):
+    """Gives a module of the package under a name of this one."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module, self._spec = module, module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # importlib has replaced it
+
+
+class _Modules(MetaPathFinder):
+    """Finds ``pullback.distributed.X`` as ``pullback_distributed.X``."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if not name.startswith(f"{__name__}.") or not is_available():
+            return None
+        home = _HOME + name.removeprefix(__name__)
+        try:
+            module = import_module(home)
+        except ModuleNotFoundError as error:
+            if error.name == home:
+                return None
+            raise
+        return ModuleSpec(name, _Alias(module), is_package=hasattr(module, "__path__"))
+
+
+sys.meta_path.insert(0, _Modules())  # before modules are looked for on the path of a package
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("__path__", "__wrapped__") or not is_available():
+        found = _WITHOUT.get(name)
+    else:
+        found = getattr(import_module(_HOME), name, None)
+        if found is not None:
+            globals()[name] = found
+    if found is not None:
+        return found
     from pullback._help.names import missing
 
     raise missing("pullback.distributed", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *globals()})

@@ -67,22 +67,6 @@ class DataParallel(Module):
         return _moved(result, self.output_device)
 
 
-class DistributedDataParallel(Module):
-    """Refuse to be made: ``pullback.distributed`` has no process groups.
-
-    Raises: ValueError, as in torch before ``init_process_group``.
-
-    >>> import pullback
-    >>> pullback.nn.parallel.DistributedDataParallel(pullback.nn.Linear(1, 1))
-    Traceback (most recent call last):
-    ValueError: Default process group has not been initialized, ...
-    """
-
-    def __init__(self, module, *args, **kwargs):
-        super().__init__()
-        pullback.distributed.get_world_size()
-
-
 def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None):
     """Call a module as ``DataParallel`` does, with a tuple of inputs or one input.
 
@@ -94,3 +78,10 @@ def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, mo
     if not isinstance(inputs, tuple):
         inputs = () if inputs is None else (inputs,)
     return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
+
+
+def __getattr__(name):
+    """Return ``DistributedDataParallel`` of the package pullback-distributed, or what refuses."""
+    if name == "DistributedDataParallel":
+        return pullback.distributed.DistributedDataParallel
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

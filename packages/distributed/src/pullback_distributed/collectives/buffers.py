@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpi4py import MPI
+from pullback_distributed import mpi as MPI
 from pullback._c.interop.arrays import is_host
 
 import pullback
 from pullback import Tensor
 from pullback.autograd.graph import increment_version
-from pullback_distributed.collectives.datatypes import DATATYPES
-
-_from_address = MPI.buffer.fromaddress
+from pullback_distributed.collectives.datatypes import datatype
 
 
 def check_tensor(value: Any, argument: str) -> None:
@@ -65,7 +63,7 @@ def is_plain(tensor: Tensor) -> bool:
 def message(tensor: Tensor) -> list[Any]:
     """Return a plain tensor's memory, its number of elements and its datatype."""
     count = tensor.numel()
-    return [_from_address(tensor.data_ptr(), tensor.nbytes), count, DATATYPES[tensor.dtype]]
+    return [MPI.buffer.fromaddress(tensor.data_ptr(), tensor.nbytes), count, datatype(tensor.dtype)]
 
 
 class Written:

@@ -3,59 +3,48 @@
 from __future__ import annotations
 
 import functools
-from enum import IntEnum
 from typing import Any
 
-from mpi4py import MPI
+from pullback_distributed import mpi as MPI
 
 import pullback
-
-
-class ReduceOp(IntEnum):
-    """How values of several processes are combined.
-
-    >>> import pullback_distributed as dist
-    >>> dist.ReduceOp.SUM.name
-    'SUM'
-    """
-
-    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
+from pullback.distributed import ReduceOp
 
 
 # Halves travel as integers of their size: MPI moves them, and combines them with our kernels.
-DATATYPES = {
-    pullback.bool: MPI.UINT8_T,
-    pullback.uint8: MPI.UINT8_T,
-    pullback.int8: MPI.INT8_T,
-    pullback.int16: MPI.INT16_T,
-    pullback.int32: MPI.INT32_T,
-    pullback.int64: MPI.INT64_T,
-    pullback.uint16: MPI.UINT16_T,
-    pullback.uint32: MPI.UINT32_T,
-    pullback.uint64: MPI.UINT64_T,
-    pullback.float16: MPI.UINT16_T,
-    pullback.bfloat16: MPI.UINT16_T,
-    pullback.complex32: MPI.UINT32_T,
-    pullback.float32: MPI.FLOAT,
-    pullback.float64: MPI.DOUBLE,
-    pullback.complex64: MPI.C_FLOAT_COMPLEX,
-    pullback.complex128: MPI.C_DOUBLE_COMPLEX,
+_NAMES = {
+    pullback.bool: "UINT8_T",
+    pullback.uint8: "UINT8_T",
+    pullback.int8: "INT8_T",
+    pullback.int16: "INT16_T",
+    pullback.int32: "INT32_T",
+    pullback.int64: "INT64_T",
+    pullback.uint16: "UINT16_T",
+    pullback.uint32: "UINT32_T",
+    pullback.uint64: "UINT64_T",
+    pullback.float16: "UINT16_T",
+    pullback.bfloat16: "UINT16_T",
+    pullback.complex32: "UINT32_T",
+    pullback.float32: "FLOAT",
+    pullback.float64: "DOUBLE",
+    pullback.complex64: "C_FLOAT_COMPLEX",
+    pullback.complex128: "C_DOUBLE_COMPLEX",
 }
 _HALVES = (pullback.float16, pullback.bfloat16, pullback.complex32)
 _OF_NUMBERS = {
-    ReduceOp.SUM: MPI.SUM,
-    ReduceOp.AVG: MPI.SUM,  # divided afterwards
-    ReduceOp.PRODUCT: MPI.PROD,
-    ReduceOp.MIN: MPI.MIN,
-    ReduceOp.MAX: MPI.MAX,
-    ReduceOp.BAND: MPI.BAND,
-    ReduceOp.BOR: MPI.BOR,
-    ReduceOp.BXOR: MPI.BXOR,
+    ReduceOp.SUM: "SUM",
+    ReduceOp.AVG: "SUM",  # divided afterwards
+    ReduceOp.PRODUCT: "PROD",
+    ReduceOp.MIN: "MIN",
+    ReduceOp.MAX: "MAX",
+    ReduceOp.BAND: "BAND",
+    ReduceOp.BOR: "BOR",
+    ReduceOp.BXOR: "BXOR",
 }
 _OF_BOOLS = {  # stored as 0 and 1: a sum is "any", a product "all"
-    **dict.fromkeys((ReduceOp.SUM, ReduceOp.MAX, ReduceOp.BOR), MPI.BOR),
-    **dict.fromkeys((ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.BAND), MPI.BAND),
-    ReduceOp.BXOR: MPI.BXOR,
+    **dict.fromkeys((ReduceOp.SUM, ReduceOp.MAX, ReduceOp.BOR), "BOR"),
+    **dict.fromkeys((ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.BAND), "BAND"),
+    ReduceOp.BXOR: "BXOR",
 }
 _COMBINING = {
     ReduceOp.SUM: "add",
@@ -63,6 +52,12 @@ _COMBINING = {
     ReduceOp.MIN: "minimum",
     ReduceOp.MAX: "maximum",
 }
+
+
+@functools.cache
+def datatype(dtype: Any) -> MPI.Datatype:
+    """Return MPI's datatype for a dtype."""
+    return getattr(MPI, _NAMES[dtype])
 
 
 @functools.cache
@@ -84,10 +79,10 @@ def reduction(dtype: Any, op: ReduceOp) -> MPI.Op:
     if refused:
         raise RuntimeError(f"Cannot use ReduceOp.{op.name} with {dtype}")
     if dtype is pullback.bool:
-        return _OF_BOOLS[op]
+        return getattr(MPI, _OF_BOOLS[op])
     if dtype in _HALVES:
         return _op_of_halves(dtype, ReduceOp.SUM if op is ReduceOp.AVG else op)
-    return _OF_NUMBERS[op]
+    return getattr(MPI, _OF_NUMBERS[op])
 
 
 @functools.cache

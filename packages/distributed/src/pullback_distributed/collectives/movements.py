@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from mpi4py import MPI
+from pullback_distributed import mpi as MPI
 
 import pullback
 from pullback import Tensor
@@ -17,7 +17,7 @@ from pullback_distributed.collectives.buffers import (
     message,
     readable,
 )
-from pullback_distributed.collectives.datatypes import DATATYPES
+from pullback_distributed.collectives.datatypes import datatype
 from pullback_distributed.collectives.progress import Work
 from pullback_distributed.collectives.running import member, root_of, run
 from pullback_distributed.groups.process_group import ProcessGroup
@@ -29,7 +29,7 @@ def _flat(tensors: list[Tensor]) -> Tensor:
 
 def _parts(flat: Tensor, counts: list[int]) -> list[Any]:
     """Return the message of a flat tensor of which each rank has a part."""
-    return [message(flat)[0], counts, DATATYPES[flat.dtype]]
+    return [message(flat)[0], counts, datatype(flat.dtype)]
 
 
 def _deal_out(flat: Tensor, tensors: list[Tensor]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpi4py import MPI
+from pullback_distributed import mpi as MPI
 
 from pullback import Tensor
 from pullback_distributed.collectives.buffers import Written, check_tensor, message, readable

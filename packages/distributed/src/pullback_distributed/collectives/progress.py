@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from mpi4py import MPI
+from pullback_distributed import mpi as MPI
 
 from pullback_distributed.groups.process_group import ProcessGroup
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpi4py import MPI
+from pullback_distributed import mpi as MPI
 
 import pullback
 from pullback import Tensor
@@ -18,8 +18,6 @@ from pullback_distributed.collectives.datatypes import ReduceOp, reduction
 from pullback_distributed.collectives.progress import Work
 from pullback_distributed.collectives.running import member, root_of, run
 from pullback_distributed.groups.process_group import ProcessGroup
-
-_IN_PLACE = MPI.IN_PLACE
 
 
 def _average(tensor: Tensor, op: ReduceOp, size: int) -> None:
@@ -59,7 +57,7 @@ def all_reduce(
     size = found.size()
 
     def operate(communicator: MPI.Intracomm) -> None:
-        communicator.Allreduce(_IN_PLACE, written.message(), combining)
+        communicator.Allreduce(MPI.IN_PLACE, written.message(), combining)
         if op is ReduceOp.AVG:
             _average(written.plain, op, size)
         written.done()
@@ -100,7 +98,7 @@ def reduce(
         if written is None:
             communicator.Reduce(message(sent), None, combining, root)
             return
-        communicator.Reduce(_IN_PLACE, written.message(), combining, root)
+        communicator.Reduce(MPI.IN_PLACE, written.message(), combining, root)
         _average(written.plain, op, size)
         written.done()
 

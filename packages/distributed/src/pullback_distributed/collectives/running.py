@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 
-from mpi4py import MPI
+from pullback_distributed import mpi as MPI
 
 from pullback_distributed.collectives.progress import CollectiveWork, Work
 from pullback_distributed.groups.lifecycle import NON_GROUP_MEMBER, world

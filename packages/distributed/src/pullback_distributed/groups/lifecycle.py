@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from pullback_distributed import mpi as MPI
 from pullback_distributed.groups.process_group import DEFAULT_TIMEOUT, ProcessGroup
 
 NON_GROUP_MEMBER = -100  # what stands for a group that this process is not in
@@ -101,8 +102,6 @@ def init_process_group(
         raise ValueError("trying to initialize the default process group twice!")
     _check_backend(backend)
     timeout = _checked_timeout(timeout)
-    from mpi4py import MPI
-
     everyone = MPI.COMM_WORLD
     _check_launch(everyone.size, everyone.rank, world_size, rank)
     _world = ProcessGroup(everyone.Dup(), range(everyone.size), "0", timeout)

@@ -7,8 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mpi4py import MPI
-
+    from pullback_distributed import mpi as MPI
     from pullback_distributed.collectives.progress import ProgressThread
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)  # as torch's for gloo
