@@ -6,7 +6,7 @@ import pullback
 from pullback import Tensor
 from pullback.nn.modules.module import Module
 
-__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]  # noqa: F822
 
 
 def _device_of(device_ids):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pullback_distributed import mpi as MPI
 from pullback._c.interop.arrays import is_host
 
 import pullback
 from pullback import Tensor
 from pullback.autograd.graph import increment_version
+from pullback_distributed import mpi as MPI
 from pullback_distributed.collectives.datatypes import datatype
 
 

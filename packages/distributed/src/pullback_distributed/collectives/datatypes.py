@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from pullback_distributed import mpi as MPI
-
 import pullback
 from pullback.distributed import ReduceOp
-
+from pullback_distributed import mpi as MPI
 
 # Halves travel as integers of their size: MPI moves them, and combines them with our kernels.
 _NAMES = {

@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from pullback_distributed import mpi as MPI
-
 import pullback
 from pullback import Tensor
+from pullback_distributed import mpi as MPI
 from pullback_distributed.collectives.buffers import (
     Written,
     check_dtypes,

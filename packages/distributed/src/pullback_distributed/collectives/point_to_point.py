@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pullback_distributed import mpi as MPI
-
 from pullback import Tensor
+from pullback_distributed import mpi as MPI
 from pullback_distributed.collectives.buffers import Written, check_tensor, message, readable
 from pullback_distributed.collectives.progress import MessageWork, Work
 from pullback_distributed.collectives.running import member, root_of

@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any
 
 from pullback_distributed import mpi as MPI
-
 from pullback_distributed.groups.process_group import ProcessGroup
 
 SPINS = 50  # questions whether all ranks are ready without a pause

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 
 from pullback_distributed import mpi as MPI
-
 from pullback_distributed.collectives.progress import CollectiveWork, Work
 from pullback_distributed.groups.lifecycle import NON_GROUP_MEMBER, world
 from pullback_distributed.groups.process_group import ProcessGroup
