@@ -204,7 +204,11 @@ cdef inline c128 scale_c128(c128 z, double factor) noexcept nogil:
 
 
 cdef inline c128 sigmoid_c128(c128 z) noexcept nogil:
-    cdef c128 power = cexp(-z)
+    cdef c128 power
+    if z.real < 0:      # e^-z may overflow
+        power = cexp(z)
+        return div_c128(power, make_c128(1 + power.real, power.imag))
+    power = cexp(-z)
     return reciprocal_c128(make_c128(1 + power.real, power.imag))
 
 

@@ -193,7 +193,10 @@ DEVICE c128 acosh_of(c128 z) {
 DEVICE c128 one_over(c128 z) { return c128{1, 0} / z; }
 
 OUT_OF_LINE c128 sigmoid_of(c128 z) {
-    c128 power = exp_of(-z);
+    bool falls = z.real < 0;
+    c128 power = exp_of(falls ? z : -z); // which does not overflow
+    if (falls)
+        return power / c128{1 + power.real, power.imag};
     return one_over(c128{1 + power.real, power.imag});
 }
 

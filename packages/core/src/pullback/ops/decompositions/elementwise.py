@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pullback.ops.decompositions import complex as complex_functions
 from pullback.ops.rules.elementwise_util import is_tensor
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.schema import ops
@@ -145,6 +146,8 @@ def rsqrt(self):
 
 @decomposition("sigmoid")
 def sigmoid(self):
+    if self.is_complex():
+        return complex_functions.sigmoid(self)
     return ops.div(1, ops.exp(-self) + 1)
 
 
@@ -155,6 +158,8 @@ def sigmoid_backward(self, output):
 
 @decomposition("sinh")
 def sinh(self):
+    if self.is_complex():
+        return complex_functions.sinh(self)
     return (ops.expm1(self) - ops.expm1(-self)) * 0.5
 
 
@@ -165,6 +170,8 @@ def square(self):
 
 @decomposition("tan")
 def tan(self):
+    if self.is_complex():
+        return complex_functions.tan(self)
     return ops.sin(self) / ops.cos(self)
 
 
@@ -176,9 +183,9 @@ def tanh_backward(self, output):
 @decomposition("log1p")
 def log1p(self):
     """The error of 1 + x cancels in the quotient: HP-15C Advanced Functions Handbook, app. 2."""
-    one_more = self + 1
     if self.is_complex():
-        return ops.log(one_more)
+        return complex_functions.log1p(self)
+    one_more = self + 1
     found = ops.log(one_more) * self / (one_more - 1)
     return ops.where((one_more == 1) | (self == math.inf), self, found)
 
@@ -186,10 +193,10 @@ def log1p(self):
 @decomposition("expm1")
 def expm1(self):
     """As log1p; Higham, Accuracy and Stability of Numerical Algorithms, 1.14.1."""
+    if self.is_complex():
+        return complex_functions.expm1(self)
     power = ops.exp(self)
     less = power - 1
-    if self.is_complex():
-        return less
     found = ops.where(power == 1, self, less * self / ops.log(power))
     return ops.where((less == -1) | (power == math.inf), less, found)
 
@@ -197,8 +204,7 @@ def expm1(self):
 @decomposition("tanh")
 def tanh(self):
     if self.is_complex():
-        double = ops.exp(self * -2)
-        return (1 - double) / (1 + double)
+        return complex_functions.tanh(self)
     x = ops.abs(self)
     less = ops.expm1(x * -2)
     size = ops.where(x > 0.5, 1 - 2 / (ops.exp(x * 2) + 1), -less / (less + 2))
@@ -207,17 +213,17 @@ def tanh(self):
 
 @decomposition("acos")
 def acos(self):
-    """DLMF 4.24.16 for complex numbers; atan2 keeps its digits at both ends of [-1, 1]."""
-    if not self.is_complex():
-        return ops.atan2(ops.sqrt((1 - self) * (1 + self)), self)
-    return math.pi / 2 - asin(self)
+    """For real numbers by atan2, which keeps its digits at both ends of [-1, 1]."""
+    if self.is_complex():
+        return complex_functions.acos(self)
+    return ops.atan2(ops.sqrt((1 - self) * (1 + self)), self)
 
 
 @decomposition("asin")
 def asin(self):
-    if not self.is_complex():
-        return ops.atan2(self, ops.sqrt((1 - self) * (1 + self)))
-    return ops.log(self * 1j + ops.sqrt(1 - self) * ops.sqrt(1 + self)) * -1j  # DLMF 4.23.19
+    if self.is_complex():
+        return complex_functions.asin(self)
+    return ops.atan2(self, ops.sqrt((1 - self) * (1 + self)))
 
 
 @decomposition("relu")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from pullback.ops.decompositions import complex as complex_functions
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.schema import ops
 
@@ -40,14 +41,18 @@ _EULER = (
 
 @decomposition("acosh")
 def acosh(self):
-    return ops.log(self + ops.sqrt(self - 1) * ops.sqrt(self + 1))  # DLMF 4.37.21
+    if self.is_complex():
+        return complex_functions.acosh(self)
+    less = self - 1
+    found = ops.log1p(less + ops.sqrt(less) * ops.sqrt(self + 1))  # DLMF 4.37.21
+    return ops.where(self > 1e18, ops.log(self) + math.log(2), found)
 
 
 @decomposition("asinh")
 def asinh(self):
-    """DLMF 4.37.16; for real numbers by the size, so that nothing cancels."""
+    """DLMF 4.37.16, by the size, so that nothing cancels."""
     if self.is_complex():
-        return ops.log(self + ops.sqrt(self * self + 1))
+        return complex_functions.asinh(self)
     size = ops.abs(self)
     found = ops.log1p(size + size * size / (1 + ops.sqrt(size * size + 1)))
     found = ops.where(size > 1e8, ops.log(size) + math.log(2), found)
@@ -56,6 +61,8 @@ def asinh(self):
 
 @decomposition("atanh")
 def atanh(self):
+    if self.is_complex():
+        return complex_functions.atanh(self)
     return (ops.log1p(self) - ops.log1p(-self)) * 0.5  # DLMF 4.37.24
 
 
@@ -122,7 +129,7 @@ def lgamma(self):
     shifted = x + 7.5
     found = (x + 0.5) * ops.log(shifted) - shifted + 0.5 * math.log(2 * math.pi) + ops.log(series)
     found = ops.where((self == 1) | (self == 2), 0, found)
-    part = self - ops.floor(self)
+    part = self - ops.round(self)
     mirrored = math.log(math.pi) - ops.log(ops.abs(ops.sin(part * math.pi))) - found
     found = ops.where(low, ops.where(part == 0, math.inf, mirrored), found)
     return ops.where(ops.abs(self) == math.inf, math.inf, found)
