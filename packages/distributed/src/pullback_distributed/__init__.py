@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pullback_distributed.collectives.datatypes import ReduceOp
+from pullback.distributed import ReduceOp
+from pullback_distributed import nn
 from pullback_distributed.collectives.movements import (
     all_gather,
     all_gather_into_tensor,

@@ -256,22 +256,31 @@ def scatter(
     return run(found, "scatter", operate, async_op)
 
 
-def _splits(name: str, tensor: Tensor, sizes: list[int] | None, size: int) -> list[int]:
-    """Return the number of elements for each process of a tensor that is split along dim 0."""
+def rows_of_parts(name: str, tensor: Tensor, sizes: list[int] | None, count: int) -> list[int]:
+    """Return the rows for each process of a tensor that is split along dim 0, equally without sizes.
+
+    Raises: RuntimeError if the sizes do not fit.
+    """
     rows = tensor.shape[0] if tensor.dim() else 1
     if not sizes:
-        if rows % size:
+        if rows % count:
             raise RuntimeError(
                 f"{name}: Tensor's dim 0 does not divide equally across group size: {rows} rows, "
-                f"{size} processes"
+                f"{count} processes"
             )
-        sizes = [rows // size] * size
-    if len(sizes) != size:
+        return [rows // count] * count
+    if len(sizes) != count:
         raise RuntimeError("Number of tensor splits not equal to group size")
     if sum(sizes) != rows or min(sizes) < 0:
         raise RuntimeError("Split sizes doesn't match total dim 0 size")
-    row = tensor.numel() // rows if rows else 0
-    return [count * row for count in sizes]
+    return list(sizes)
+
+
+def _splits(name: str, tensor: Tensor, sizes: list[int] | None, count: int) -> list[int]:
+    """Return the number of elements for each process of a tensor that is split along dim 0."""
+    found = rows_of_parts(name, tensor, sizes, count)
+    row = tensor.numel() // sum(found) if sum(found) else 0
+    return [rows * row for rows in found]
 
 
 def all_to_all_single(
