@@ -84,7 +84,7 @@ def broadcast(
             communicator.Bcast(written.message(), root)
             written.done()
 
-    return run(found, "broadcast", operate, async_op)
+    return run(found, "broadcast", operate, async_op, [tensor])
 
 
 def all_gather_into_tensor(
@@ -122,7 +122,7 @@ def all_gather_into_tensor(
         communicator.Allgatherv(message(sent), whole)
         written.done()
 
-    return run(found, "all_gather_into_tensor", operate, async_op)
+    return run(found, "all_gather_into_tensor", operate, async_op, [output_tensor])
 
 
 def all_gather(
@@ -165,7 +165,7 @@ def all_gather(
         communicator.Allgatherv(message(sent), _parts(flat, counts))
         _deal_out(flat, tensor_list)
 
-    return run(found, "all_gather", operate, async_op)
+    return run(found, "all_gather", operate, async_op, tensor_list)
 
 
 def gather(
@@ -208,7 +208,7 @@ def gather(
         communicator.Gatherv(message(sent), _parts(flat, counts) if targets else None, root)
         _deal_out(flat, targets)
 
-    return run(found, "gather", operate, async_op)
+    return run(found, "gather", operate, async_op, targets)
 
 
 def scatter(
@@ -253,11 +253,11 @@ def scatter(
         )
         written.done()
 
-    return run(found, "scatter", operate, async_op)
+    return run(found, "scatter", operate, async_op, [tensor])
 
 
 def rows_of_parts(name: str, tensor: Tensor, sizes: list[int] | None, count: int) -> list[int]:
-    """Return the rows for each process of a tensor that is split along dim 0, equally without sizes.
+    """Return the rows of dim 0 for each process, equally many without sizes.
 
     Raises: RuntimeError if the sizes do not fit.
     """
@@ -317,7 +317,7 @@ def all_to_all_single(
         communicator.Alltoallv(_parts(sent, going), _parts(written.plain, received))
         written.done()
 
-    return run(found, name, operate, async_op)
+    return run(found, name, operate, async_op, [output])
 
 
 def all_to_all(
@@ -353,7 +353,7 @@ def all_to_all(
         communicator.Alltoallv(_parts(sent, going), _parts(flat, received))
         _deal_out(flat, output_tensor_list)
 
-    return run(found, "all_to_all", operate, async_op)
+    return run(found, "all_to_all", operate, async_op, output_tensor_list)
 
 
 def barrier(
@@ -378,4 +378,4 @@ def barrier(
     def operate(communicator: MPI.Intracomm) -> None:
         communicator.Barrier()
 
-    return run(found, "barrier", operate, async_op)
+    return run(found, "barrier", operate, async_op, [])

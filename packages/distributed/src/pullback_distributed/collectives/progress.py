@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from pullback_distributed import mpi as MPI
+from pullback_distributed.futures import Future
 from pullback_distributed.groups.process_group import ProcessGroup
 
 SPINS = 50  # questions whether all ranks are ready without a pause
@@ -39,11 +40,17 @@ class Work:
 class CollectiveWork(Work):
     """An asynchronous collective, which the progress thread runs."""
 
-    def __init__(self, group: ProcessGroup, name: str, run: Callable[[MPI.Intracomm], Any]) -> None:
+    def __init__(
+        self,
+        group: ProcessGroup,
+        name: str,
+        run: Callable[[MPI.Intracomm], None],
+        results: list[Any],
+    ) -> None:
         self.name = name
         self._run = run
-        self._ended = threading.Event()
-        self._error: BaseException | None = None
+        self._results = results
+        self._future: Future[list[Any]] = Future()
         if group.progress is None:
             group.progress = ProgressThread(group)
         group.progress.add(self)
@@ -53,28 +60,39 @@ class CollectiveWork(Work):
         try:
             self._run(communicator)
         except BaseException as error:  # `wait` raises it
-            self._error = error
-        finally:
             self._run = _nothing  # which refers to tensors
-            self._ended.set()
+            self._future.set_exception(error)
+        else:
+            self._run = _nothing
+            self._future.set_result(self._results)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        if not self._ended.wait(_seconds(timeout)):
+        if not self._future.wait_for(_seconds(timeout)):
             raise RuntimeError(f"{self.name}: not done after {timeout}")
-        if self._error is not None:
-            raise self._error
+        self._future.value()
         return True
 
     def is_completed(self) -> bool:
-        return self._ended.is_set()
+        return self._future.done()
 
     def is_success(self) -> bool:
         """Return whether the result is there and nothing was raised."""
-        return self._ended.is_set() and self._error is None
+        return self._future.done() and self._future.exception() is None
 
     def exception(self) -> BaseException | None:
         """Return what the operation raised, or None."""
-        return self._error
+        return self._future.exception()
+
+    def result(self) -> list[Any]:
+        """Return the tensors that the collective has written, when it is done."""
+        return self._future.value()
+
+    def get_future(self) -> Future[list[Any]]:
+        """Return the future of the tensors that the collective writes.
+
+        What waits for it is called on the progress thread and must not start collectives.
+        """
+        return self._future
 
 
 def _nothing(communicator: MPI.Intracomm) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 from pullback_distributed import mpi as MPI
 from pullback_distributed.collectives.progress import CollectiveWork, Work
@@ -50,11 +51,15 @@ def root_of(group: ProcessGroup, global_rank: int | None, group_rank: int | None
 
 
 def run(
-    group: ProcessGroup, name: str, operate: Callable[[MPI.Intracomm], None], async_op: bool
+    group: ProcessGroup,
+    name: str,
+    operate: Callable[[MPI.Intracomm], None],
+    async_op: bool,
+    results: list[Any],
 ) -> Work | None:
-    """Run a collective, or let the progress thread run it."""
+    """Run a collective that writes ``results``, or let the progress thread run it."""
     if async_op:
-        return CollectiveWork(group, name, operate)
+        return CollectiveWork(group, name, operate, results)
     group.current = name
     try:
         operate(group.communicator)
