@@ -35,6 +35,8 @@ from pullback_distributed.collectives.reductions import (
     reduce_scatter,
     reduce_scatter_tensor,
 )
+from pullback_distributed.data_parallel.distributed_data_parallel import DistributedDataParallel
+from pullback_distributed.data_parallel.reducer import synchronize_gradients
 from pullback_distributed.groups.lifecycle import (
     destroy_process_group,
     get_global_rank,

@@ -1,0 +1,1 @@
+"""Ways to train that need the processes to work together."""

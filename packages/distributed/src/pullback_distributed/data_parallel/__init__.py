@@ -1,0 +1,1 @@
+"""Data parallel training: modules whose gradients are averaged over the processes."""
