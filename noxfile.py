@@ -12,18 +12,20 @@ from pathlib import Path
 import nox
 
 ROOT = Path(__file__).parent
-ALL = ("core", "cpu", "cuda", "profiler")
+ALL = ("core", "cpu", "cuda", "profiler", "distributed")
 FOLDERS = {
     "core": "packages/core",
     "cpu": "packages/backend-cpu",
     "cuda": "packages/backend-cuda",
     "profiler": "packages/profiler",
+    "distributed": "packages/distributed",
 }
 LINTERS = ("-r", "tools/lint-requirements.txt")
 TEST_TOOLS = (
     *("pytest>=8", "cython>=3.1", "hypothesis", "einops", "ml_dtypes", "mpmath", "mypy", "scipy"),
     *("safetensors>=0.8", "optree>=0.13", "array-api-strict>=2.4", "array-api-compat"),
     "scikit-learn",
+    *("mpi4py>=4", "mpich"),
     *("threadpoolctl", "ittapi", "nvtx", "perfetto", "viztracer", "nvmath-python"),
 )
 DEMO_TOOLS = ("scikit-learn", "scipy", "matplotlib", "rich")

@@ -82,8 +82,8 @@ def test_tox_runs_every_package_on_every_python(root):
     parser = configparser.ConfigParser(interpolation=None)
     parser.read(root / "tox.ini")
     line = parser["tox"]["env_list"]
-    assert line == "py{310,311,312,313}-{core,cpu,cuda,profiler,integration,example}"
-    for folder in ("core", "backend-cpu", "backend-cuda", "profiler"):
+    assert line == "py{310,311,312,313}-{core,cpu,cuda,profiler,distributed,integration,example}"
+    for folder in ("core", "backend-cpu", "backend-cuda", "profiler", "distributed"):
         assert f"packages/{folder}/tests" in parser["testenv"]["commands"]
 
 

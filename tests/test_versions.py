@@ -13,6 +13,7 @@ PACKAGES = {
     "packages/backend-cpu": "pullback_cpu",
     "packages/backend-cuda": "pullback_cuda",
     "packages/profiler": "pullback_profiler",
+    "packages/distributed": "pullback_distributed",
 }
 
 

@@ -1,6 +1,6 @@
 """Build the distributions' wheels into ``dist/``, each only when its sources changed.
 
-    python tools/wheels.py                     # all four, for the Python that runs this
+    python tools/wheels.py                     # all five, for the Python that runs this
     python tools/wheels.py core cpu            # these two
     python tools/wheels.py --install core cpu  # build, then install into that Python's environment
     python tools/wheels.py --install core --with scikit-learn
@@ -55,6 +55,7 @@ PACKAGES = {
     "cpu": Package("pullback-cpu", "packages/backend-cpu", True, CONTRACT),
     "cuda": Package("pullback-cuda", "packages/backend-cuda", True, CONTRACT),
     "profiler": Package("pullback-profiler", "packages/profiler", True, CONTRACT),
+    "distributed": Package("pullback-distributed", "packages/distributed", False),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__version__ = "0.1.0"
+
 from pullback.distributed import ReduceOp
 from pullback_distributed import nn
 from pullback_distributed.collectives.movements import (

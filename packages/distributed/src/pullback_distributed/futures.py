@@ -56,7 +56,7 @@ class Future(Generic[T]):
             raise RuntimeError("Future.value: the value is not there, wait() waits for it")
         if self._error is not None:
             raise self._error
-        return self._value  # type: ignore[no-any-return]
+        return self._value
 
     def set_result(self, result: T) -> None:
         """Give the value, and call what waits for it.

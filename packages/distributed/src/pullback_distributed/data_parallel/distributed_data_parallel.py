@@ -234,7 +234,7 @@ class DistributedDataParallel(Module, Joinable):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        self.__dict__.update(state)
         self.process_group = world()
         self._buffers_sent = list(self.module.buffers())
         learned = [parameter for parameter in self.module.parameters() if parameter.requires_grad]

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pullback_distributed import mpi as MPI
-    from pullback_distributed.collectives.progress import ProgressThread
-
 DEFAULT_TIMEOUT = timedelta(minutes=30)  # as torch's for gloo
 
 
@@ -29,7 +27,7 @@ class ProcessGroup:
         self.ranks = tuple(ranks)  # global ones
         self.group_name = name
         self.timeout = timeout
-        self.progress: ProgressThread | None = None  # made by the first asynchronous collective
+        self.progress: Any = None  # made by the first asynchronous collective
         self.current: Any = None  # the synchronous call under way, for the watchdog
         self._rank = communicator.rank
         self._size = communicator.size
