@@ -206,17 +206,15 @@ class Reducer:
     # -- for processes without further inputs ------------------------------------------------------
 
     def shadow(self) -> None:
-        """Take part in the backward pass of others, with gradients that are zero."""
+        """Take part in the backward pass of others, with gradients that are zero.
+
+        Afterwards the parameters have the averaged gradients, which a step may need.
+        """
         self._start()
         self._active = True
-        held = [parameter.grad for parameter in self.parameters]
-        if self._as_views:  # the buckets' memory is about to be written
-            held = [None if grad is None else grad.clone() for grad in held]
         for parameter in self.parameters:
             parameter.grad = None
         self.finish()
-        for parameter, grad in zip(self.parameters, held, strict=True):
-            parameter.grad = grad
 
     def close(self) -> None:
         """Take the hooks off the parameters."""
