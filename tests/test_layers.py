@@ -127,6 +127,8 @@ ALLOWED = {
         "nn": {"collectives", "groups", "pullback"},
         "data_parallel": {"algorithms", "collectives", "groups", ".", "pullback"},
         "algorithms": {"collectives", "data_parallel", "groups", ".", "pullback"},
+        "optim": {"algorithms", "collectives", "groups", "pullback"},
+        "fsdp": {"collectives", "groups", "pullback"},
         ".": {"collectives", "data_parallel", "groups", "nn", "pullback"},
     },
 }

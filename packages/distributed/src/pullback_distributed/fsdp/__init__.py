@@ -1,0 +1,19 @@
+"""Parameters divided among the processes: ``fully_shard``."""
+
+from pullback_distributed.fsdp.fully_shard import (
+    ShardInfo,
+    clip_grad_norm_,
+    full_state_dict,
+    fully_shard,
+    load_full_state_dict,
+    shard_info,
+)
+
+__all__ = [
+    "ShardInfo",
+    "clip_grad_norm_",
+    "full_state_dict",
+    "fully_shard",
+    "load_full_state_dict",
+    "shard_info",
+]
