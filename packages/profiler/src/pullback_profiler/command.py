@@ -4,6 +4,9 @@ The program runs as ``__main__``, as without the profiler. When it ends, the ave
 and the files written that were asked for. The averages go to standard error instead of standard
 output if the program ended with an exception, below its traceback. The exit code stays the
 program's. Processes that the program forks have no results.
+
+Under ``mpiexec`` each process writes its own files: ``{rank}`` in a name is its number.
+``python -m pullback.profiler merge trace.json trace-*.json`` makes one trace of several.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from pullback_profiler.events.table import SORT_KEYS, layout
 
 PROGRAM = "python -m pullback.profiler"
 USAGE = f"{PROGRAM} [options] (script.py | -m module) [arguments]"
+RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")  # that launchers set
 
 
 class _Parser(argparse.ArgumentParser):
@@ -47,8 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     SystemExit: 2
     """
     parser = make_parser()
-    own, program, is_module = split(sys.argv[1:] if arguments is None else arguments, parser)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["merge"]:
+        merge(given[1:])
+        return
+    own, program, is_module = split(given, parser)
     options = parser.parse_args(own)
+    for name in ("html", "trace", "stacks"):
+        setattr(options, name, of_this_rank(getattr(options, name)))
     if not program:
         parser.error(f"expected a script or -m and a module: {USAGE}")
     run = prepare_module(program, parser) if is_module else prepare_script(program, parser)
@@ -114,6 +124,42 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", metavar="KIND", help="time kernels of a device, such as cuda")
     parser.add_argument("--all-threads", action="store_true", help="record every thread")
     return parser
+
+
+def of_this_rank(path: str | None) -> str | None:
+    """Return a path with this process's number under mpiexec, or 0, in the place of ``{rank}``.
+
+    >>> of_this_rank("trace.json")
+    'trace.json'
+    """
+    if path is None:
+        return None
+    rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
+    return path.replace("{rank}", rank)
+
+
+def merge(arguments: list[str]) -> None:
+    """Make one trace of those of several processes: ``merge TARGET SOURCE...``.
+
+    Raises: SystemExit with code 2, after one line, for a file that cannot be read or written.
+
+    >>> merge(["trace.json"])
+    Traceback (most recent call last):
+    SystemExit: 2
+    """
+    parser = _Parser(prog=f"{PROGRAM} merge", description="Make one trace of several.")
+    parser.add_argument("target", help="the file to write; .gz at the end compresses")
+    parser.add_argument("sources", nargs="+", help="traces of processes")
+    options = parser.parse_args(arguments)
+    from pullback_profiler.export.merged_trace import write_merged
+
+    try:
+        write_merged(options.target, options.sources)
+    except OSError as error:
+        parser.error(f"cannot open {error.filename!r}: {error.strerror}")
+    except ValueError as error:
+        parser.error(str(error))
+    print(f"wrote {options.target}")
 
 
 def sort_key(text: str) -> str:

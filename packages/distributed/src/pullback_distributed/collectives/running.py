@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from pullback import Tensor
+from pullback.backend import begin_range, end_range
 from pullback_distributed import mpi as MPI
 from pullback_distributed.collectives.progress import CollectiveWork, Work
 from pullback_distributed.groups.lifecycle import NON_GROUP_MEMBER, world
@@ -50,6 +54,28 @@ def root_of(group: ProcessGroup, global_rank: int | None, group_rank: int | None
     return group_rank
 
 
+def nbytes_of(results: list[Any]) -> int:
+    """Return the bytes of tensors that a collective writes."""
+    return sum(one.nbytes for one in results if isinstance(one, Tensor))
+
+
+def observed(
+    name: str,
+    operate: Callable[[MPI.Intracomm], None],
+    communicator: MPI.Intracomm,
+    results: list[Any],
+) -> None:
+    """Run a collective; a profiler sees its name and bytes."""
+    if "pullback_profiler" not in sys.modules:
+        operate(communicator)
+        return
+    number = begin_range(f"dist::{name}", f"bytes={nbytes_of(results)}")
+    try:
+        operate(communicator)
+    finally:
+        end_range(number)
+
+
 def run(
     group: ProcessGroup,
     name: str,
@@ -59,10 +85,12 @@ def run(
 ) -> Work | None:
     """Run a collective that writes ``results``, or let the progress thread run it."""
     if async_op:
-        return CollectiveWork(group, name, operate, results)
+        return CollectiveWork(
+            group, name, partial(observed, name, operate, results=results), results
+        )
     group.current = name
     try:
-        operate(group.communicator)
+        observed(name, operate, group.communicator, results)
     finally:
         group.current = None
     return None

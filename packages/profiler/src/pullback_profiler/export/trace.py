@@ -6,6 +6,7 @@ import heapq
 import json
 import os
 import socket
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
@@ -46,6 +47,7 @@ def trace_parts(profiled: Profile, metadata: Mapping[str, Any]) -> Iterator[str]
         "host_name": socket.gethostname(),
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": profiled._began,
+        **_processes(),
     }
     tail = {"traceName": PRODUCT}
     for key in metadata:
@@ -67,6 +69,19 @@ def trace_parts(profiled: Profile, metadata: Mapping[str, Any]) -> Iterator[str]
         _joined(_entries(results, recording)),
         ("\n], ", _json(tail)[1:], "\n"),
     )
+
+
+def _processes() -> Entry:
+    """Return which of several processes this is, where ``pullback.distributed`` knows."""
+    package = sys.modules.get("pullback_distributed")
+    if package is None or not package.is_initialized():
+        return {}
+    found = {
+        "backend": "mpi",
+        "rank": package.get_rank(),
+        "world_size": package.get_world_size(),
+    }
+    return {"distributedInfo": found}
 
 
 def _joined(entries: Iterable[Entry]) -> Iterator[str]:
