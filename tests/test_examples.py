@@ -1,6 +1,7 @@
 """Every example trains to the quality that it states, and its exit code says so."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = sorted(path.parent.name for path in ROOT.glob("examples/*/train.py"))
+PARTED = ("pipeline", "tensor_parallel")  # char_transformer on several processes
 LAST_LINE = re.compile(r"[a-z ]+ (-?[\d.]+)(?: nat)? \(required: at (most|least) (-?[\d.]+)\)")
 
 
@@ -40,7 +42,7 @@ def test_examples_are_listed_with_their_pages():
         assert re.search(r"!\[.+\]\(\w+\.png\)", page)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in PARTED])
 def test_example_reaches_its_quality_in_the_quick_form(name, tmp_path):
     check_example(run_example(name, tmp_path, "--quick"), tmp_path, 0)
 
@@ -49,6 +51,21 @@ def test_example_reaches_its_quality_in_the_quick_form(name, tmp_path):
 def test_example_fails_with_too_little_training(name, tmp_path):
     option = "--epochs" if name == "digits" else "--steps"
     check_example(run_example(name, tmp_path, "--quick", option, "1"), tmp_path, 1)
+
+
+@pytest.mark.parametrize(("name", "count"), [("tensor_parallel", 4), ("pipeline", 2)])
+def test_examples_of_several_processes_give_what_one_gives(name, count, tmp_path):
+    mpiexec = shutil.which("mpiexec", path=Path(sys.executable).parent) or shutil.which("mpiexec")
+    if mpiexec is None:
+        pytest.skip("no mpiexec")
+    script = str(ROOT / "examples" / name / "train.py")
+    command = [sys.executable, script, "--output", str(tmp_path), "--quick", "--steps", "10"]
+    alone = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    command = [mpiexec, "-n", str(count), *command]
+    together = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert together.stdout.startswith(f"{count} processes"), together.stdout + together.stderr
+    last = (LAST_LINE.fullmatch(done.stdout.splitlines()[-1]) for done in (alone, together))
+    assert abs(float.__sub__(*(float(match[1]) for match in last))) < 0.002
 
 
 @pytest.mark.slow

@@ -96,7 +96,7 @@ def load_text() -> tuple[str, str]:
     return "\n\n".join(p for i, p in enumerate(paragraphs) if i % 10), "\n\n".join(test)
 
 
-def bits_by_position(model: Transformer, codes: np.ndarray) -> np.ndarray:
+def bits_by_position(model: nn.Module, codes: np.ndarray) -> np.ndarray:
     """Return the mean bits per character after 1, 2, ... CONTEXT characters."""
     starts = np.arange(0, len(codes) - CONTEXT, CONTEXT // 2)
     windows = codes[starts[:, None] + np.arange(CONTEXT + 1)]
