@@ -128,7 +128,8 @@ ALLOWED = {
         "data_parallel": {"algorithms", "collectives", "groups", ".", "pullback"},
         "algorithms": {"collectives", "data_parallel", "groups", ".", "pullback"},
         "optim": {"algorithms", "collectives", "groups", "pullback"},
-        "fsdp": {"collectives", "groups", "pullback"},
+        "fsdp": {"checkpoint", "collectives", "groups", "pullback"},
+        "checkpoint": {"collectives", "groups", "pullback"},
         ".": {"collectives", "data_parallel", "groups", "nn", "pullback"},
     },
 }

@@ -1,8 +1,11 @@
 """Training with divided parameters is training with whole ones."""
 
+import os
+import tempfile
+
 import pullback as pb
 import pullback_distributed as dist
-from pullback_distributed import fsdp
+from pullback_distributed import checkpoint, fsdp
 
 F = pb.nn.functional
 
@@ -62,6 +65,52 @@ def check_training(rank, size, frees):
         assert pb.allclose(again(x), whole(x), atol=1e-4)
 
 
+def check_checkpoints(rank, size):
+    folder = [tempfile.mkdtemp() if rank == 0 else None]
+    dist.broadcast_object_list(folder, 0)
+    folder = os.path.join(folder[0], "last")
+    models = [divided(), divided()]
+    optimizers = [pb.optim.Adam(model.parameters(), lr=0.01) for model in models]
+    for number in (0, 1, 2):
+        for model, optimizer in zip(models, optimizers, strict=True):
+            optimizer.zero_grad()
+            model(batch(number, 1)[0]).square().sum().backward()
+            optimizer.step()
+        if number == 1:
+            state = fsdp.sharded_state_dict(models[0])
+            checkpoint.save(
+                {"model": state, "optim": fsdp.sharded_state_dict(models[0], optimizers[0])},
+                checkpoint_id=folder,
+            )
+            expected = {key: value.clone() for key, value in models[0].state_dict().items()}
+    checkpoint.load(
+        {
+            "model": fsdp.sharded_state_dict(models[1]),
+            "optim": fsdp.sharded_state_dict(models[1], optimizers[1]),
+        },
+        checkpoint_id=folder,
+    )
+    for key, value in models[1].state_dict().items():
+        assert (value == expected[key]).all(), key
+    optimizers[1].zero_grad()
+    models[1](batch(2, 1)[0]).square().sum().backward()
+    optimizers[1].step()
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert pb.allclose(one, other, atol=1e-6)
+    if rank == 0:
+        whole = {key: pb.empty_like(value) for key, value in Network().state_dict().items()}
+        checkpoint.load({"model": whole}, checkpoint_id=folder, process_group=alone(rank))
+    else:
+        alone(rank)
+    found = fsdp.full_state_dict(models[1])
+    assert rank or not all((whole[key] == found[key]).all() for key in whole)  # a step later
+
+
+def alone(rank):
+    """Return a group of process 0."""
+    return dist.new_group([0])
+
+
 def check_that_whole_parameters_are_freed():
     model = divided()
     loss = model(batch(0, 1)[0]).sum()
@@ -100,6 +149,7 @@ def main():
     rank, size = dist.get_rank(), dist.get_world_size()
     for frees in (True, False):
         check_training(rank, size, frees)
+    check_checkpoints(rank, size)
     check_that_whole_parameters_are_freed()
     check_errors()
     dist.destroy_process_group()

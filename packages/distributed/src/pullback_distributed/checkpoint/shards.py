@@ -14,7 +14,7 @@ def _whole_numbers(values: Sequence[int], argument: str) -> tuple[int, ...]:
         found = tuple(value.__index__() for value in values)
     except (AttributeError, TypeError):
         raise TypeError(
-            f"Shard: expected `{argument}` to be a sequence of ints, but got {values!r}"
+            f"Shard: expected whole numbers for `{argument}`, but got {values!r}"
         ) from None
     return found
 
@@ -57,9 +57,11 @@ class Shard:
         >>> Shard.along(pullback.ones(4, 1), (4, 3), dim=1, start=2)
         Shard([0:4,2:3] of (4, 3), pullback.float32)
         """
+        shape = _whole_numbers(shape, "shape")
+        (dim,) = _whole_numbers([dim], "dim")
         offsets = [0] * len(shape)
         if not -len(shape) <= dim < len(shape):
-            raise IndexError(f"Shard.along: there is no dim {dim} in the shape {tuple(shape)}")
+            raise IndexError(f"Shard.along: there is no dim {dim} in the shape {shape}")
         offsets[dim] = start
         return cls(tensor, shape, offsets)
 

@@ -7,6 +7,7 @@ from pullback_distributed.fsdp.fully_shard import (
     fully_shard,
     load_full_state_dict,
     shard_info,
+    sharded_state_dict,
 )
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "fully_shard",
     "load_full_state_dict",
     "shard_info",
+    "sharded_state_dict",
 ]

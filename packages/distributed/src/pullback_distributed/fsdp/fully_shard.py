@@ -14,6 +14,8 @@ import pullback
 from pullback import Tensor
 from pullback.distributed import ReduceOp
 from pullback.nn import Module
+from pullback.optim import Optimizer
+from pullback_distributed.checkpoint.shards import Shard
 from pullback_distributed.collectives.movements import broadcast
 from pullback_distributed.collectives.reductions import all_reduce
 from pullback_distributed.fsdp.unit import ShardInfo, Slot, Unit
@@ -139,6 +141,42 @@ def full_state_dict(module: Module) -> dict[str, Any]:
     return {
         key: wholes.get(id(named[key]), value) if key in named else value
         for key, value in module.state_dict().items()
+    }
+
+
+def sharded_state_dict(module: Module, optimizer: Optimizer | None = None) -> dict[str, Any]:
+    """Return the state dict of a module, or of its optimizer, with parts as ``checkpoint.Shard``.
+
+    ``checkpoint.save`` writes it and ``checkpoint.load`` fills it in place, also where another
+    number of processes has written it. That of an optimizer has the names of parameters in the
+    place of their numbers; it must have made a step.
+
+    >>> import pullback, pullback_distributed as dist
+    >>> from pullback_distributed.fsdp import fully_shard, sharded_state_dict
+    >>> dist.init_process_group()
+    >>> sharded_state_dict(fully_shard(pullback.nn.Linear(2, 1, bias=False)))
+    {'weight': Shard([0:1,0:2] of (1, 2), pullback.float32)}
+    >>> dist.destroy_process_group()
+    """
+    slots = _slots_of(module)
+    named = dict(module.named_parameters(remove_duplicate=optimizer is not None))
+
+    def cut(parameter: Tensor, value: Any) -> Any:
+        found = slots.get(id(parameter))
+        if found is None or not isinstance(value, Tensor) or value.shape != parameter.shape:
+            return value
+        info = found[1].info
+        return Shard.along(value.detach(), info.shape, 0, info.start)
+
+    if optimizer is None:
+        return {
+            key: cut(named[key], value) if key in named else value
+            for key, value in module.state_dict().items()
+        }
+    return {
+        name: {key: cut(parameter, value) for key, value in optimizer.state[parameter].items()}
+        for name, parameter in named.items()
+        if parameter in optimizer.state
     }
 
 
