@@ -60,6 +60,7 @@ LEFT_OUT = (
     "packages/core/src/pullback/utils/_foreach.py",  # a function of lists for each
     "packages/core/src/pullback/_help/arguments.py",  # names of arguments: abs, mean, median
     "packages/core/src/pullback/nn/init.py",  # nonlinearities, which are arguments
+    "packages/distributed/",  # collectives, of which some have names of ops
     "packages/core/src/pullback/array_api/",  # the array API standard's list of its functions
 )
 

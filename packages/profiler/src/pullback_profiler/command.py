@@ -30,7 +30,6 @@ from pullback_profiler.events.table import SORT_KEYS, layout
 
 PROGRAM = "python -m pullback.profiler"
 USAGE = f"{PROGRAM} [options] (script.py | -m module) [arguments]"
-RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")  # that launchers set
 
 
 class _Parser(argparse.ArgumentParser):
@@ -134,8 +133,13 @@ def of_this_rank(path: str | None) -> str | None:
     """
     if path is None:
         return None
-    rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
-    return path.replace("{rank}", rank)
+    rank = (
+        os.environ.get("PMI_RANK")  # MPICH and its relatives
+        or os.environ.get("OMPI_COMM_WORLD_RANK")
+        or os.environ.get("PMIX_RANK")
+        or os.environ.get("SLURM_PROCID")
+    )
+    return path.replace("{rank}", rank or "0")
 
 
 def merge(arguments: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,7 +12,6 @@ import pullback
 from pullback import Tensor
 from pullback.distributed import ReduceOp
 from pullback.nn import Module
-from pullback.utils import pytree
 from pullback_distributed.algorithms.join import Join, Joinable, JoinHook
 from pullback_distributed.collectives.movements import broadcast
 from pullback_distributed.collectives.objects import all_gather_object
@@ -313,9 +313,22 @@ def _copy(tensors: Sequence[Tensor], group: ProcessGroup, source: int) -> None:
                 start += tensor.numel()
 
 
+def _tensors_in(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors in nested lists, tuples, dicts and dataclasses."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _tensors_in(one)
+    elif isinstance(value, dict):
+        yield from _tensors_in(list(value.values()))
+    elif dataclasses.is_dataclass(value):
+        yield from _tensors_in(list(vars(value).values()))
+
+
 def _leaves_of(result: Any) -> set[int]:
     """Return the ids of the leaves that tensors in nested results depend on."""
-    tensors = [one for one in pytree.tree_leaves(result) if isinstance(one, Tensor)]
+    tensors = list(_tensors_in(result))
     waiting: list[Any] = [one.grad_fn for one in tensors if one.grad_fn is not None]
     found = {id(one) for one in tensors if one.grad_fn is None}
     seen = set(waiting)
