@@ -19,6 +19,7 @@ from pullback_distributed.collectives.buffers import (
 from pullback_distributed.collectives.datatypes import datatype
 from pullback_distributed.collectives.progress import Work
 from pullback_distributed.collectives.running import member, root_of, run
+from pullback_distributed.groups.lifecycle import checked_timeout
 from pullback_distributed.groups.process_group import ProcessGroup
 
 
@@ -84,7 +85,7 @@ def broadcast(
             communicator.Bcast(written.message(), root)
             written.done()
 
-    return run(found, "broadcast", operate, async_op, [tensor])
+    return run(found, "broadcast", operate, async_op, [tensor], tensor, None, root)
 
 
 def all_gather_into_tensor(
@@ -122,7 +123,7 @@ def all_gather_into_tensor(
         communicator.Allgatherv(message(sent), whole)
         written.done()
 
-    return run(found, "all_gather_into_tensor", operate, async_op, [output_tensor])
+    return run(found, "all_gather_into_tensor", operate, async_op, [output_tensor], input_tensor)
 
 
 def all_gather(
@@ -165,7 +166,7 @@ def all_gather(
         communicator.Allgatherv(message(sent), _parts(flat, counts))
         _deal_out(flat, tensor_list)
 
-    return run(found, "all_gather", operate, async_op, tensor_list)
+    return run(found, "all_gather", operate, async_op, tensor_list, tensor_list)
 
 
 def gather(
@@ -208,7 +209,7 @@ def gather(
         communicator.Gatherv(message(sent), _parts(flat, counts) if targets else None, root)
         _deal_out(flat, targets)
 
-    return run(found, "gather", operate, async_op, targets)
+    return run(found, "gather", operate, async_op, targets, tensor.dtype, None, root)
 
 
 def scatter(
@@ -253,7 +254,7 @@ def scatter(
         )
         written.done()
 
-    return run(found, "scatter", operate, async_op, [tensor])
+    return run(found, "scatter", operate, async_op, [tensor], tensor.dtype, None, root)
 
 
 def rows_of_parts(name: str, tensor: Tensor, sizes: list[int] | None, count: int) -> list[int]:
@@ -317,7 +318,7 @@ def all_to_all_single(
         communicator.Alltoallv(_parts(sent, going), _parts(written.plain, received))
         written.done()
 
-    return run(found, name, operate, async_op, [output])
+    return run(found, name, operate, async_op, [output], output.dtype)
 
 
 def all_to_all(
@@ -353,7 +354,8 @@ def all_to_all(
         communicator.Alltoallv(_parts(sent, going), _parts(flat, received))
         _deal_out(flat, output_tensor_list)
 
-    return run(found, "all_to_all", operate, async_op, output_tensor_list)
+    dtype = sent.dtype
+    return run(found, "all_to_all", operate, async_op, output_tensor_list, dtype)
 
 
 def barrier(
@@ -364,13 +366,16 @@ def barrier(
 ) -> Work | None:
     """Wait until all processes of the group are here.
 
-    ``device_ids`` has no effect.
+    ``timeout`` is how long that may take, instead of the group's. ``device_ids`` has no effect.
+    Raises: TypeError for a timeout that is no timedelta, ValueError if it is not positive.
 
     >>> import pullback_distributed as dist
     >>> dist.init_process_group()
     >>> dist.barrier()
     >>> dist.destroy_process_group()
     """
+    if timeout is not None:
+        timeout = checked_timeout(timeout)
     found = member(group, "barrier")
     if found is None:
         return None
@@ -378,4 +383,4 @@ def barrier(
     def operate(communicator: MPI.Intracomm) -> None:
         communicator.Barrier()
 
-    return run(found, "barrier", operate, async_op, [])
+    return run(found, "barrier", operate, async_op, [], timeout=timeout)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pullback_distributed.collectives.running import member, root_of
+from pullback_distributed import mpi as MPI
+from pullback_distributed.collectives.running import member, root_of, run
 from pullback_distributed.groups.process_group import ProcessGroup
 
 
@@ -21,7 +22,11 @@ def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | No
             f"all_gather_object: expected a list of {found.size()} places, one for each process, "
             f"but got {len(object_list)}"
         )
-    object_list[:] = found.communicator.allgather(obj)
+
+    def operate(communicator: MPI.Intracomm) -> None:
+        object_list[:] = communicator.allgather(obj)
+
+    run(found, "all_gather_object", operate, False, [])
 
 
 def gather_object(
@@ -46,9 +51,13 @@ def gather_object(
         raise ValueError(
             "Argument ``object_gather_list`` must NOT be specified on non-destination ranks."
         )
-    gathered = found.communicator.gather(obj, root)
-    if here and object_gather_list is not None:
-        object_gather_list[:] = gathered
+
+    def operate(communicator: MPI.Intracomm) -> None:
+        gathered = communicator.gather(obj, root)
+        if here and object_gather_list is not None:
+            object_gather_list[:] = gathered
+
+    run(found, "gather_object", operate, False, [], root=root)
 
 
 def broadcast_object_list(
@@ -67,7 +76,11 @@ def broadcast_object_list(
     if found is None:
         return
     root = root_of(found, 0 if src is None and group_src is None else src, group_src)
-    object_list[:] = found.communicator.bcast(list(object_list), root)
+
+    def operate(communicator: MPI.Intracomm) -> None:
+        object_list[:] = communicator.bcast(list(object_list), root)
+
+    run(found, "broadcast_object_list", operate, False, [], root=root)
 
 
 def scatter_object_list(
@@ -96,4 +109,8 @@ def scatter_object_list(
             f"scatter_object_list: expected a list of {found.size()} objects, one for each "
             f"process, but got {len(objects or ())}"
         )
-    scatter_object_output_list[0] = found.communicator.scatter(objects, root)
+
+    def operate(communicator: MPI.Intracomm) -> None:
+        scatter_object_output_list[0] = communicator.scatter(objects, root)
+
+    run(found, "scatter_object_list", operate, False, [], root=root)

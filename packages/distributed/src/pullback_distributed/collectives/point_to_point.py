@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from pullback import Tensor
@@ -10,7 +11,7 @@ from pullback_distributed import mpi as MPI
 from pullback_distributed.collectives.buffers import Written, check_tensor, message, readable
 from pullback_distributed.collectives.progress import MessageWork, Work
 from pullback_distributed.collectives.running import member, root_of
-from pullback_distributed.groups.process_group import ProcessGroup
+from pullback_distributed.groups.process_group import ANY_RANK, ProcessGroup
 
 
 def _other(found: ProcessGroup, what: str, global_rank: int | None, group_rank: int | None) -> int:
@@ -21,6 +22,11 @@ def _other(found: ProcessGroup, what: str, global_rank: int | None, group_rank: 
             f"process."
         )
     return place
+
+
+def _peer(found: ProcessGroup, place: int) -> int:
+    """Return the global rank that a message needs."""
+    return ANY_RANK if place == MPI.ANY_SOURCE else found.ranks[place]
 
 
 def _source(found: ProcessGroup, src: int | None, group_src: int | None) -> int:
@@ -53,7 +59,8 @@ def isend(
     def keep(tensor: Tensor = sent) -> None:
         """Hold the memory until it is sent."""
 
-    return MessageWork(found.communicator.Isend(message(sent), place, tag), keep, "isend")
+    request = found.communicator.Isend(message(sent), place, tag)
+    return MessageWork(request, keep, "isend", found, found.ranks[place])
 
 
 def irecv(
@@ -72,8 +79,9 @@ def irecv(
     if found is None:
         return None
     written = Written(tensor, keeps=False)
-    request = found.communicator.Irecv(written.message(), _source(found, src, group_src), tag)
-    return MessageWork(request, written.done, "irecv")
+    source = _source(found, src, group_src)
+    request = found.communicator.Irecv(written.message(), source, tag)
+    return MessageWork(request, written.done, "irecv", found, _peer(found, source))
 
 
 def send(
@@ -109,7 +117,12 @@ def recv(
         return -1
     written = Written(tensor, keeps=False)
     status = MPI.Status()
-    found.communicator.Recv(written.message(), _source(found, src, group_src), tag, status)
+    source = _source(found, src, group_src)
+    found.current = ("recv", monotonic(), _peer(found, source), None)
+    try:
+        found.communicator.Recv(written.message(), source, tag, status)
+    finally:
+        found.current = None
     written.done()
     return found.ranks[status.source]
 

@@ -46,8 +46,10 @@ class CollectiveWork(Work):
         name: str,
         run: Callable[[MPI.Intracomm], None],
         results: list[Any],
+        limit: float | None = None,
     ) -> None:
         self.name = name
+        self.limit = limit  # seconds, if they are not the group's timeout
         self._run = run
         self._results = results
         self._future: Future[list[Any]] = Future()
@@ -110,6 +112,7 @@ class ProgressThread:
 
     def __init__(self, group: ProcessGroup) -> None:
         self._group = group
+        self.started = self.finished = 0  # collectives, for the watch
         self._queue: deque[CollectiveWork | None] = deque()
         self._filled = threading.Semaphore(0)
         self._thread = threading.Thread(
@@ -119,6 +122,7 @@ class ProgressThread:
 
     def add(self, work: CollectiveWork | None) -> None:
         """Append work; None ends the thread."""
+        self.started += work is not None
         self._queue.append(work)
         self._filled.release()
 
@@ -133,8 +137,12 @@ class ProgressThread:
             work = self._queue.popleft()
             if work is None:
                 return
+            self._group.underway = (work.name, time.monotonic(), None, work.limit)
             self._wait_for_all()
             work.run(self._group.background)
+            self._group.underway = None
+            self.finished += 1
+            del work  # it refers to tensors
 
     def _wait_for_all(self) -> None:
         if self._group.size() == 1:
@@ -152,8 +160,17 @@ class ProgressThread:
 class MessageWork(Work):
     """A message under way, which whoever waits for it moves on."""
 
-    def __init__(self, request: MPI.Request, finish: Callable[[], None], name: str) -> None:
+    def __init__(
+        self,
+        request: MPI.Request,
+        finish: Callable[[], None],
+        name: str,
+        group: ProcessGroup,
+        peer: int,
+    ) -> None:
         self._request = request
+        self._group = group
+        self._peer = peer  # a global rank, or ANY_RANK
         self._finish: Callable[[], None] | None = finish
         self._name = name
         self._status = MPI.Status()
@@ -165,7 +182,11 @@ class MessageWork(Work):
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         if timeout is None:
-            self._request.Wait(self._status)
+            self._group.current = (self._name, time.monotonic(), self._peer, None)
+            try:
+                self._request.Wait(self._status)
+            finally:
+                self._group.current = None
         else:
             end = time.monotonic() + timeout.total_seconds()
             while not self._request.Test(self._status):

@@ -61,7 +61,7 @@ def all_reduce(
             _average(written.plain, op, size)
         written.done()
 
-    return run(found, "all_reduce", operate, async_op, [tensor])
+    return run(found, "all_reduce", operate, async_op, [tensor], tensor, op)
 
 
 def reduce(
@@ -101,7 +101,7 @@ def reduce(
         _average(written.plain, op, size)
         written.done()
 
-    return run(found, "reduce", operate, async_op, [tensor])
+    return run(found, "reduce", operate, async_op, [tensor], tensor, op, root)
 
 
 def reduce_scatter_tensor(
@@ -144,7 +144,7 @@ def reduce_scatter_tensor(
         _average(written.plain, op, size)
         written.done()
 
-    return run(found, "reduce_scatter_tensor", operate, async_op, [output])
+    return run(found, "reduce_scatter_tensor", operate, async_op, [output], output, op)
 
 
 def reduce_scatter(
@@ -187,4 +187,4 @@ def reduce_scatter(
         _average(written.plain, op, size)
         written.done()
 
-    return run(found, "reduce_scatter", operate, async_op, [output])
+    return run(found, "reduce_scatter", operate, async_op, [output], input_list, op)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from pullback import Tensor
 from pullback.backend import begin_range, end_range
+from pullback.distributed import ReduceOp
 from pullback_distributed import mpi as MPI
 from pullback_distributed.collectives.progress import CollectiveWork, Work
+from pullback_distributed.faults.fingerprints import compared
 from pullback_distributed.groups.lifecycle import NON_GROUP_MEMBER, world
 from pullback_distributed.groups.process_group import ProcessGroup
 
@@ -82,13 +86,24 @@ def run(
     operate: Callable[[MPI.Intracomm], None],
     async_op: bool,
     results: list[Any],
+    like: Any = None,
+    op: ReduceOp | None = None,
+    root: int | None = None,
+    timeout: timedelta | None = None,
 ) -> Work | None:
-    """Run a collective that writes ``results``, or let the progress thread run it."""
+    """Run a collective that writes ``results``, or let the progress thread run it.
+
+    ``like``, ``op`` and ``root`` are what must be the same on all ranks, as ``fingerprint`` takes
+    them. ``timeout`` is the call's own instead of the group's.
+    """
+    limit = None if timeout is None else timeout.total_seconds()
+    if group.debug:
+        operate = compared(group, name, operate, async_op, like, op, root)
     if async_op:
-        return CollectiveWork(
-            group, name, partial(observed, name, operate, results=results), results
-        )
-    group.current = name
+        run_observed = partial(observed, name, operate, results=results)
+        return CollectiveWork(group, name, run_observed, results, limit)
+    group.calls += 1
+    group.current = (name, monotonic(), None, limit)
     try:
         observed(name, operate, group.communicator, results)
     finally:

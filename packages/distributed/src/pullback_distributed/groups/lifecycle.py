@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from pullback_distributed import mpi as MPI
+from pullback_distributed.faults import fingerprints, watch
 from pullback_distributed.groups.process_group import DEFAULT_TIMEOUT, ProcessGroup
 
 NON_GROUP_MEMBER = -100  # what stands for a group that this process is not in
@@ -83,12 +85,17 @@ def init_process_group(
 ) -> None:
     """Make the group of all processes that ``mpiexec`` started.
 
-    ``timeout`` is how long a collective may take until the job is ended. ``backend`` may be any of
+    ``timeout`` is how long a collective may take until the job is ended, with a text that says
+    where each rank is. From here on an exception that nothing catches ends all ranks, as do ranks
+    that leave while others wait for them; processes cannot be forked. With the environment
+    variable ``PULLBACK_DISTRIBUTED_DEBUG=1`` the ranks compare their calls before each collective,
+    and RuntimeError is raised on all of them if they differ. ``backend`` may be any of
     torch's names, so that scripts run as they are: MPI does the work. ``init_method``, ``store``,
     ``group_name``, ``pg_options`` and ``device_id`` have no effect: mpiexec brings the processes
     together.
     Raises: ValueError if the group is there already, for an unknown backend, or where ``rank`` and
-    ``world_size`` are not MPI's; RuntimeError in a process that another launcher than mpiexec
+    ``world_size`` are not MPI's, or for a timeout that is not positive; TypeError for one that is
+    no timedelta; RuntimeError in a process that another launcher than mpiexec
     started.
 
     >>> import pullback_distributed as dist
@@ -101,20 +108,35 @@ def init_process_group(
     if _world is not None:
         raise ValueError("trying to initialize the default process group twice!")
     _check_backend(backend)
-    timeout = _checked_timeout(timeout)
-    everyone = MPI.COMM_WORLD
+    timeout = checked_timeout(timeout)
+    debug = fingerprints.wanted()
+    with watch.starting(timeout):
+        everyone = MPI.COMM_WORLD
     _check_launch(everyone.size, everyone.rank, world_size, rank)
+    debug = watch.begin(everyone, timeout, debug)
     _world = ProcessGroup(everyone.Dup(), range(everyone.size), "0", timeout)
-    _groups.append(_world)
+    _keep(_world, debug)
 
 
-def _checked_timeout(timeout: timedelta | None) -> timedelta:
+def _keep(group: ProcessGroup, debug: bool) -> None:
+    group.debug = debug and group.size() > 1
+    _groups.append(group)
+    watch.add(group)
+
+
+def checked_timeout(timeout: timedelta | None) -> timedelta:
+    """Return a timeout, without one that of the group of all processes.
+
+    Raises: TypeError if it is no timedelta; ValueError if it is not positive.
+    """
     if timeout is None:
         return _world.timeout if _world is not None else DEFAULT_TIMEOUT
     if not isinstance(timeout, timedelta):
         raise TypeError(
             f"Expected timeout argument to be of type datetime.timedelta, got {timeout}"
         )
+    if timeout <= timedelta(0):
+        raise ValueError(f"Expected a positive timeout, got {timeout}")
     return timeout
 
 
@@ -144,7 +166,7 @@ def new_group(
     global _made
     everyone = world()
     _check_backend(backend)
-    timeout = _checked_timeout(timeout)
+    timeout = checked_timeout(timeout)
     members = list(range(everyone.size()) if ranks is None else ranks)
     if sort_ranks:
         members.sort()
@@ -162,16 +184,23 @@ def new_group(
             )
     _made += 1
     tag = (hash(tuple(members)) if use_local_synchronization else _made) % 32768
+    if everyone.debug and not use_local_synchronization:
+        fingerprints.compare(everyone, f"new_group of ranks {members}")
     if everyone.rank() not in members:
         return NON_GROUP_MEMBER
     family = everyone.communicator.Get_group()
     chosen = family.Incl(members)
-    made = ProcessGroup(
-        everyone.communicator.Create_group(chosen, tag), members, str(_made), timeout
-    )
+    others = tuple(member for member in members if member != everyone.rank())
+    everyone.current = (f"new_group of ranks {members}", time.monotonic(), others, None)
+    try:
+        made = ProcessGroup(
+            everyone.communicator.Create_group(chosen, tag), members, str(_made), timeout
+        )
+    finally:
+        everyone.current = None
     chosen.Free()
     family.Free()
-    _groups.append(made)
+    _keep(made, everyone.debug)
     return made
 
 
@@ -194,9 +223,10 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
     if group not in _groups:
         raise ValueError("Invalid process group specified or has been destroyed.")
     ending = list(_groups) if group is _world else [group]
-    for each in reversed(ending):
-        _groups.remove(each)
-        each.free()
+    with watch.ending(ending, group is _world):
+        for each in reversed(ending):
+            _groups.remove(each)
+            each.free()
     if group is _world:
         _world = None
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pullback_distributed import mpi as MPI
 DEFAULT_TIMEOUT = timedelta(minutes=30)  # as torch's for gloo
+ANY_RANK = -1
+
+# A call under way: its name, when it began, which global ranks it needs (None: all members, as a
+# collective does; ANY_RANK: one of them; a tuple: each, before they end), and its timeout in
+# seconds if that is not the group's.
+Call = tuple[str, float, "int | tuple[int, ...] | None", "float | None"]
 
 
 class ProcessGroup:
@@ -28,7 +34,11 @@ class ProcessGroup:
         self.group_name = name
         self.timeout = timeout
         self.progress: Any = None  # made by the first asynchronous collective
-        self.current: Any = None  # the synchronous call under way, for the watchdog
+        self.current: Call | None = None  # what waits in this process, for the watch
+        self.underway: Call | None = None  # what waits on the progress thread
+        self.calls = 0  # synchronous collectives that were begun
+        self.debug = False  # whether all ranks compare their calls
+        self.checked = [0, 0]  # calls that were compared, synchronous and asynchronous ones
         self._rank = communicator.rank
         self._size = communicator.size
         self._places = {rank: place for place, rank in enumerate(self.ranks)}

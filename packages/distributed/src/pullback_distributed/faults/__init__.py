@@ -1,0 +1,1 @@
+"""What happens when a rank fails, leaves, is late or calls another collective than the others."""
