@@ -88,7 +88,7 @@ class Watch:
                 del self.groups[key]
 
     def end(self) -> None:
-        """Stop the thread, and restore what was changed in ``sys``."""
+        """Stop the thread, and restore what was changed in Python's modules."""
         self._halt()
         self.hooks.remove()
         for counts in self.gone.values():

@@ -16,7 +16,7 @@ kept = []
 def main(how):
     if how == "handlers":
         atexit.register(dist.destroy_process_group)
-    hook = sys.excepthook, threading.excepthook, sys.exit, exit
+    hook = sys.excepthook, threading.excepthook, sys.exit, exit, os.fork
     dist.init_process_group()
     assert sys.excepthook is not hook[0]
     if how == "destroying handler":
@@ -40,7 +40,7 @@ def main(how):
         if how == "late destroy":
             time.sleep(1 * (rank == 0))
         dist.destroy_process_group()
-        assert (sys.excepthook, threading.excepthook, sys.exit, exit) == hook
+        assert (sys.excepthook, threading.excepthook, sys.exit, exit, os.fork) == hook
         assert not any("pullback" in thread.name for thread in threading.enumerate())
     if how == "again":
         for _ in range(20):
