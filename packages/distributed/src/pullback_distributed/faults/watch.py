@@ -67,7 +67,14 @@ class Watch:
         self._start()
         if self.mail is None:
             self.mail = Mail(everyone.Dup())
-        return bool(self.mail.communicator.allreduce(debug, MPI.LOR))
+        if not self.mail.communicator.allreduce(debug, MPI.LOR):
+            return False
+        # mpiexec names the process that was killed, not its rank, and ends the others at once.
+        own = f"rank {self.rank} is process {os.getpid()} on {MPI.Get_processor_name()}"
+        found = self.mail.communicator.gather(own)
+        if found is not None:
+            say(self.rank, "; ".join(found))
+        return True
 
     def add(self, group: ProcessGroup) -> None:
         """Watch a group."""
@@ -135,7 +142,7 @@ class Watch:
         opening = self.opening
         if opening is not None and opening[3] is not None:
             limits.append(opening[3])
-        return max(min([INTERVAL, *(limit / 4 for limit in limits)]), 0.01)
+        return max(min([INTERVAL, *(limit / 4 for limit in limits)]), 1e-3)
 
     def _loop(self) -> None:
         while not self._stop.wait(self._interval()):

@@ -89,7 +89,8 @@ def init_process_group(
     where each rank is. From here on an exception that nothing catches ends all ranks, as do ranks
     that leave while others wait for them; processes cannot be forked. With the environment
     variable ``PULLBACK_DISTRIBUTED_DEBUG=1`` the ranks compare their calls before each collective,
-    and RuntimeError is raised on all of them if they differ. ``backend`` may be any of
+    and RuntimeError is raised on all of them if they differ; it also prints which process each rank
+    is, as mpiexec names those that were killed. ``backend`` may be any of
     torch's names, so that scripts run as they are: MPI does the work. ``init_method``, ``store``,
     ``group_name``, ``pg_options`` and ``device_id`` have no effect: mpiexec brings the processes
     together.
