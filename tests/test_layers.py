@@ -122,8 +122,9 @@ ALLOWED = {
         ".": {"events", "importers", "record", "export", "pullback"},
     },
     "packages/distributed/src/pullback_distributed": {
-        "groups": {"."},
-        "collectives": {"groups", ".", "pullback"},
+        "groups": {"faults", "."},
+        "faults": {"groups", "."},
+        "collectives": {"faults", "groups", ".", "pullback"},
         "nn": {"collectives", "groups", "pullback"},
         "data_parallel": {"algorithms", "collectives", "groups", ".", "pullback"},
         "algorithms": {"collectives", "data_parallel", "groups", ".", "pullback"},
