@@ -149,6 +149,16 @@ def log_fit(terms: int, bits: int) -> Fit:
     )
 
 
+def sinc_fit(terms: int, bits: int) -> Fit:
+    """Return the fit of what follows 1 in sin(pi r) / (pi r), in the variable r**2."""
+
+    def rest(u: mpf) -> mpf:
+        angle = pi * sqrt(u)
+        return (sin(angle) / angle - 1) / u
+
+    return Fit(rest, 0, mpf(1) / 4, range(terms), lambda u: u / (1 + u * rest(u)), bits)
+
+
 def cos_fit(terms: int, top: Any, bits: int) -> Fit:
     """Return the fit of what follows 1 - x**2 / 2 in cos(x), in the variable x**2."""
     return Fit(
@@ -314,8 +324,10 @@ FITS = {
     ),
     "i1e_f32 near": Fit(i1e_near, "-0.5", "0.5", range(12), lambda u: 1 / i1e_near(u), 53),
     "i1e_f32 far": Fit(i1e_far, 0, mpf(1) / 6, range(8), lambda v: 1 / i1e_far(v), 24),
-    # The first five in two numbers each, and the others rounded.
-    "erfc_f64": erfcx_fit(23, 3, 0, "27.5", lambda z: exp(z * z) * erfc(z) * (z + 3), 106),
+    # The first one in two numbers, and the others rounded.
+    "erfc_f64": erfcx_fit(24, 3, 0, "26.6", lambda z: 1, 106),
+    "sinc_f32": sinc_fit(5, 24),
+    "sinc_f64": sinc_fit(8, 53),
 }
 
 

@@ -24,15 +24,20 @@ cdef inline float erf_f32(float x) noexcept nogil:
     return copysignf(centre if size < bound else tail, x)
 
 
-cdef inline float erfc_f32(float x) noexcept nogil:
+cdef inline double falling_erfc(double z, double square) noexcept nogil:
+    """Return erfc(z) with the digits of a float32, for z from 0 to 10.5 and its square."""
     # exp(-z**2) Q(t) / (z + 3) where t = (z - 3) / (z + 3), after Shepherd and Laframboise,
     # Mathematics of Computation 36, 1981.
-    cdef double z = at_most_f32(fabsf(x), 10.5), inverse = 1 / (z + 3), t = (z - 3) * inverse
-    cdef double result = exp_wide(-z * z) * inverse * poly12_f64(     # erfc_wide
+    cdef double inverse = 1 / (z + 3), t = (z - 3) * inverse
+    return exp_wide(-square) * inverse * poly12_f64(     # erfc_wide
         t, 1.074006907084232, -0.88339445380667636, 0.59022835815336705,
         -0.31046722732976934, 0.11952773951151467, -0.026827775037408078,
         -0.0012124322468917246, 0.0030376204938054323, -5.463077492189242e-4,
         -2.8709655022495119e-4, 9.6750973548074561e-5, 3.9947997256598775e-5)
+
+
+cdef inline float erfc_f32(float x) noexcept nogil:
+    cdef double z = at_most_f32(fabsf(x), 10.5), result = falling_erfc(z, z * z)
     return <float>(2 - result if x < 0 else result)
 
 
@@ -57,48 +62,53 @@ cdef inline double erf_f64(double x) noexcept nogil:
     return copysign(centre if size < 1.1 else tail, x)
 
 
-cdef inline double next_of_two_f64(
-        double t, double t_low, double *low, double c, double c_low, double high) noexcept nogil:
-    """Return t (high + low) + c, and set what it lacks."""
-    cdef double product = t * high, product_low = fma_f64(t, high, -product)
-    cdef double total = c + product, part = total - c
-    cdef double lost = (c - (total - part)) + (product - part)
-    low[0] = lost + (c_low + add_product_f64(t, low[0], add_product_f64(t_low, high, product_low)))
-    return total
+# The normal distribution's function is erfc(-x / sqrt(2)) / 2, DLMF 7.18(iv).
+
+cdef inline float ndtr_f32(float x) noexcept nogil:
+    cdef double size = at_most_f32(fabsf(x), 14.5), z = size * 0.70710678118654752
+    cdef double tail = 0.5 * falling_erfc(z, 0.5 * size * size)
+    return <float>(tail if x < 0 else 1 - tail)
 
 
-cdef inline double erfc_f64(double x) noexcept nogil:
-    # As in erfc_f32, in sums of two numbers: the power, the first terms of Q, and the quotient.
+cdef inline double erfc_or_ndtr_f64(
+        double x, double end, double share, double root) noexcept nogil:
+    """Return share times erfc(root x), where root**2 is the share; from the end on it is 0."""
+    # As in erfc_f32, with one division. The square, the power, t, the last step of Q and the quotient
+    # keep what they lose.
     cdef uint64_t bits
-    cdef double z = at_most_f64(fabs(x), 27.5), square = z * z, square_low = fma_f64(z, z, -square)
+    cdef double size = at_most_f64(fabs(x), end), z = root * size, part_of_square = share * size
+    cdef double square = part_of_square * size
+    cdef double square_low = fma_f64(part_of_square, size, -square)
     cdef double rest, r = reduce_exp_f64(-square, <double>TWO_FACTORS_F64, &bits, &rest)
     cdef double power = 1 + r, power_low = (r - (power - 1)) + (exp_tail_f64(r) + rest)
     power_low = add_product_f64(-square_low, power + power_low, power_low)
     cdef double above = z + 3, part = above - z, above_low = (z - (above - part)) + (3 - part)
     cdef double below = z - 3, taken = below - z, below_low = (z - (below - taken)) - (3 + taken)
-    cdef double t = below / above
-    cdef double t_low = (
-        fma_f64(-t, above, below) + add_product_f64(-t, above_low, below_low)) / above
-    cdef double high = poly10_f64(      # erfc_f64
-        t, -4.749251735330696e-6, 2.7622099100373374e-6, 9.984896527097672e-7,
-        -4.024937917548983e-7, -2.3199841633287917e-7, 4.0346579003141234e-8,
-        4.8026652445196387e-8, 2.1891680746068146e-9, -6.16037276865365e-9,
-        -1.500623785659824e-9)
-    high = poly9_f64(
-        t, -0.02682723462460156, -0.0012124166305432429, 0.003034062003114649,
-        -5.483096520636865e-4, -2.7677786064997416e-4, 1.0756121238916684e-4,
-        3.039821312112333e-5, -1.746939457976583e-5, high)
-    cdef double low = 0
-    high = next_of_two_f64(t, t_low, &low, 0.11952776128743385, -1.3161444249945544e-18, high)
-    high = next_of_two_f64(t, t_low, &low, -0.3104672619005643, -1.4403772819342693e-17, high)
-    high = next_of_two_f64(t, t_low, &low, 0.5902283571040994, 3.871035757638581e-17, high)
-    high = next_of_two_f64(t, t_low, &low, -0.8833944531698836, -1.679845173203287e-17, high)
-    high = next_of_two_f64(t, t_low, &low, 1.0740069070883398, -8.176067320012677e-17, high)
+    cdef double inverse = 1 / above, t = below * inverse
+    cdef double t_low = inverse * (
+        fma_f64(-t, above, below) + add_product_f64(-t, above_low, below_low))
+    cdef double third = poly11_f64(      # erfc_f64
+        t, -0.31046726190057099, 0.11952776128733435, -0.026827234624378242,
+        -0.0012124166283913483, 0.0030340619998629136, -5.483096761876210e-4,
+        -2.7677783590806082e-4, 1.0756137199337775e-4, 3.0398107903464988e-5,
+        -1.7470060543434494e-5, poly11_f64(
+            t, -4.7490086572853766e-6, 2.7640141189326526e-6, 9.9826940134799175e-7,
+            -4.0566491170114605e-7, -2.3225389488364869e-7, 4.3837412933470293e-8,
+            4.8899272034166524e-8, 1.6701332469987859e-12, -7.0167032947974889e-9,
+            -9.0510826846755971e-10, 3.0338490830614261e-10))
+    cdef double second = add_product_f64(t, third, 0.59022835710410126)
+    cdef double first = add_product_f64(t, second, -0.88339445316988362)
+    cdef double slope = add_product_f64(t, add_product_f64(t, third, second), first)
+    cdef double product = t * first, product_low = fma_f64(t, first, -product)
+    cdef double high = 1.0740069070883398 + product, step = high - product
+    cdef double low = (product - (high - step)) + (1.0740069070883398 - step)
+    low += add_product_f64(t_low, slope, product_low - 8.722485166304518e-17)
     # power * high / above
-    cdef double product = power * high, product_low = fma_f64(power, high, -product)
-    product_low += add_product_f64(power, low, power_low * high)
-    cdef double result = product / above
-    cdef double lost = fma_f64(-result, above, product)
-    result += (lost + add_product_f64(-result, above_low, product_low)) / above
-    result = scale_f64(result, bits)
-    return 2 - result if x < 0 else result
+    product = power * high
+    product_low = fma_f64(power, high, -product) + add_product_f64(power, low, power_low * high)
+    cdef double result = product * inverse
+    cdef double lost = fma_f64(-result, above, product) + add_product_f64(
+        -result, above_low, product_low)
+    result = scale_f64(add_product_f64(lost, inverse, result), bits)
+    cdef double base = 2 * share if x < 0 else 0., factor = -share if x < 0 else share
+    return add_product_f64(factor, result, base)

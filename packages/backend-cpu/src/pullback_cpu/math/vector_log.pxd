@@ -129,6 +129,21 @@ cdef inline float log1p_f32(float x) noexcept nogil:
     return finish_log_f32(one + x, log1p_sum_f32(x))
 
 
+cdef inline float entr_f32(float x) noexcept nogil:
+    cdef float zero = 0
+    return zero if x == zero else (-x * log_f32(x) if x >= zero else (-INF32 if x < zero else x))
+
+
+# logit(x) = log(q + rest) where q is x / (1 - x), rounded. Where the rest counts, 1 / x is about
+# 4 - 4 x.
+
+cdef inline float logit_f32(float x) noexcept nogil:
+    cdef float one = 1, four = 4, k, below = one - x, below_low = (one - below) - x, q = x / below
+    cdef float rest = fma_f32(-q, below, x) - q * below_low
+    cdef float f = split_any_log_f32(q, &k)
+    return finish_log_f32(q, log_sum_f32(k, f, rest * (four - four * x)))
+
+
 # -- float32 in double, where that is shorter -----------------------------------------------------
 
 cdef inline double split_log_f64(double x, double *k) noexcept nogil:
@@ -221,6 +236,17 @@ cdef inline double log_with_rest_f64(double k, double f, double rest) noexcept n
     """Return log(2**k (1 + f)) + rest."""
     cdef double start = k * 0.6931471805598903, total = start + f, lost = (start - total) + f
     return total + (lost + (log_tail_f64(f) + (k * 5.497923018708371e-14 + rest)))
+
+
+cdef inline double entr_f64(double x) noexcept nogil:
+    return 0. if x == 0 else (-x * log_f64(x) if x >= 0 else (-INF64 if x < 0 else x))
+
+
+cdef inline double logit_f64(double x) noexcept nogil:
+    cdef double k, below = 1 - x, below_low = (1 - below) - x, q = x / below
+    cdef double rest = fma_f64(-q, below, x) - q * below_low
+    cdef double f = split_any_log_f64(q, &k)
+    return finish_log_f64(q, log_with_rest_f64(k, f, rest * (4 - 4 * x)))
 
 
 cdef inline double log1p_f64(double x) noexcept nogil:

@@ -131,6 +131,30 @@ cdef inline double cos_f64(double x) noexcept nogil:
     return sin_quarters_f64(x, 1)
 
 
+# -- sin(pi x) / (pi x) ----------------------------------------------------------------------------
+
+# With the nearest whole number n, r = x - n is exact, and the value is that of r, times (-1)**n r / x.
+
+cdef inline float sinc_f32(float x) noexcept nogil:
+    cdef float n = rint_f32(x), r = x - n, square = r * r, one = 1, half = 0.5, two = 2, zero = 0
+    cdef float odd = n - two * rint_f32(half * n), share = one if n == zero else r / x
+    cdef float value = one + square * poly5_f32(       # sinc_f32
+        square, -1.64493406, 0.811742008, -0.190745384, 0.0261047427, -0.00221547973)
+    value = value * share
+    return zero + (value if odd == zero else -value)
+
+
+cdef inline double sinc_f64(double x) noexcept nogil:
+    cdef double n = rint_f64(x), r = x - n, square = r * r
+    cdef double odd = n - 2 * rint_f64(0.5 * n), share = 1. if n == 0 else r / x
+    cdef double value = 1 + square * poly8_f64(        # sinc_f64
+        square, -1.6449340668482264, 0.81174242528334617, -0.19075182412167532,
+        0.026147847807942624, -0.0023460809132893937, 1.4842791656514569e-4,
+        -6.9722672785688489e-6, 2.4518325274528456e-7)
+    value = value * share
+    return 0 + (value if odd == 0 else -value)
+
+
 # -- inverse functions of float32 -----------------------------------------------------------------
 
 cdef inline float atan_f32(float x) noexcept nogil:

@@ -115,6 +115,34 @@ def erfinv(self):
     return ops.where(self < 0, -guess, ops.where(self == 0, self, guess))
 
 
+@decomposition("ndtr")
+def ndtr(self):
+    return ops.erfc(self * -math.sqrt(0.5)) * 0.5  # DLMF 7.18(iv)
+
+
+# -- logarithms and sines --------------------------------------------------------------------------
+
+
+@decomposition("entr")
+def entr(self):
+    beyond = ops.where(self == 0, 0, ops.where(self != self, self, -math.inf))
+    return ops.where(self > 0, -self * ops.log(self), beyond)
+
+
+@decomposition("logit")
+def logit(self):
+    """log(x / (1 - x)); next to 1/2, where that cancels, 2 atanh(2 x - 1)."""
+    near = ops.abs(self - 0.5) < 0.25
+    inner = ops.where(near, self * 2 - 1, 0)
+    return ops.where(near, ops.log1p(inner) - ops.log1p(-inner), ops.log(self / (1 - self)))
+
+
+@decomposition("sinc")
+def sinc(self):
+    angle = ops.where(self == 0, 1, self * math.pi)
+    return ops.where(self == 0, 1, ops.sin(angle) / angle)
+
+
 # -- gamma and its relatives -----------------------------------------------------------------------
 
 

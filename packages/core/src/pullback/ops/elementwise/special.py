@@ -128,21 +128,17 @@ def _bounds(eps):
     return None if eps < 0 else (eps, 1 - eps)
 
 
-@wide
-def _logit_of(self, bounds):
-    if bounds is not None:
-        low, high = bounds
-        self = ops.where(self < low, low, ops.where(self > high, high, self))
-    return ops.log(self / (1 - self))
-
-
 def _logit(self, eps):
     import pullback
 
     bounds = _bounds(eps)
     if not (self.is_complex() or self.dtype.is_floating_point):
         self = ops.cast(self, pullback.get_default_dtype())
-    return _logit_of(require("logit", FLOATING, self), bounds)
+    require("logit", FLOATING, self)
+    if bounds is not None:
+        low, high = bounds
+        self = ops.where(self < low, low, ops.where(self > high, high, self))
+    return ops.logit_unit(self)
 
 
 def _logit_vjp(g, self, eps):
@@ -181,6 +177,21 @@ op(
 )
 
 
+op(
+    "logit_unit(self: Tensor) -> Tensor",
+    kernel="logit",
+    dtypes=FLOATING,
+    method=False,
+    function=False,
+    vjp={"self": lambda g, self: _logit_vjp(g, self, None)},
+    node="LogitBackward0",
+    doc="Return log(x / (1 - x)) of each element.",
+    samples=unary(0.1, 0.9, special=(0.0, 1.0, 0.5, -1.0, 2.0, math.nan)),
+    ref=lambda np, self: _logit_reference(np, self, None),
+    mpmath=lambda mp, x: mp.log(x / (1 - x)),
+)
+
+
 def _logit_reference(np, self, eps):
     self = self if eps is None else np.clip(self, eps, 1 - eps)
     return np.log(self / (1 - self))
@@ -189,24 +200,9 @@ def _logit_reference(np, self, eps):
 # -- of probabilities ------------------------------------------------------------------------------
 
 
-@wide
-def _entr(self):
-    beyond = ops.where(self == 0, 0, ops.where(self != self, self, -math.inf))
-    return ops.where(self > 0, -self * ops.log(self), beyond)
-
-
-def _entr_of(self):
-    import pullback
-
-    if not (self.is_complex() or self.dtype.is_floating_point):
-        self = ops.cast(self, pullback.get_default_dtype())
-    return _entr(require("entr", FLOATING, self))
-
-
 op(
     "entr(self: Tensor) -> Tensor",
-    forward=_entr_of,
-    jvp="pointwise",
+    kernel="entr",
     promote="float",
     dtypes=FLOATING,
     out=True,
@@ -228,7 +224,9 @@ op(
     method=False,
     namespace="special",
     ref="scipy.special.ndtr",
-    composite=lambda self: ops.erfc(self * -math.sqrt(0.5)) * 0.5,
+    kernel="ndtr",
+    vjp={"self": lambda g, self: g * (-0.5 * ops.square(self)).exp() * 0.3989422804014327},
+    node="MulBackward0",
     doc="Return the probability that a standard normal number is below each element.",
     mpmath=lambda mp, x: mp.erfc(-x / mp.sqrt(2)) / 2,
     samples=unary(-3, 3),

@@ -3,7 +3,6 @@
 import math
 
 from pullback.ops.rules.dtypes import require
-from pullback.ops.rules.elementwise_util import wide
 from pullback.ops.table.kinks import INFINITY, JUMP, kink
 from pullback.ops.table.samples import KINKS, SPECIAL, T, case, fixed, unary
 from pullback.ops.table.schema import (
@@ -159,20 +158,6 @@ op(
 # -- sinc ------------------------------------------------------------------------------------------
 
 
-@wide
-def _sinc_of(self):
-    angle = ops.where(self == 0, 1, self * math.pi)
-    return ops.where(self == 0, 1, ops.sin(angle) / angle)
-
-
-def _sinc(self):
-    import pullback
-
-    if not (self.is_complex() or self.dtype.is_floating_point):
-        self = ops.cast(self, pullback.get_default_dtype())
-    return _sinc_of(self)
-
-
 def _sinc_vjp(g, self):
     """(cos(pi x) - sinc(x)) / x; close to 0 its Taylor series, which any derivative may follow."""
     angle = self * math.pi
@@ -188,8 +173,7 @@ def _sinc_vjp(g, self):
 
 op(
     "sinc(self: Tensor) -> Tensor",
-    jvp="pointwise",
-    forward=_sinc,
+    kernel="sinc",
     promote="float",
     dtypes=FLOAT_COMPLEX & ~OPTIONAL,
     vjp={"self": _sinc_vjp},
