@@ -128,6 +128,12 @@ def _polygamma(order: int) -> Callable:
     return lambda x: mpmath.psi(order, x)
 
 
+def _zeta(s: mpf, a: mpf) -> mpf:
+    """Return Hurwitz's zeta function; mpmath's has digits after the point, however small it is."""
+    with mp.workprec(mp.prec + int(max(s * mpmath.log(a, 2), 0))):
+        return mpmath.zeta(s, a)
+
+
 def _scaled(function: Callable) -> Callable:
     return lambda x: function(x) * mpmath.exp(x)
 
@@ -205,7 +211,7 @@ FUNCTIONS = {
     ),
     "xlog1py": Special(lambda x, y: x * mpmath.log1p(y), (((-5, 5),), ((-1, 5),))),
     "xlogy": Special(lambda x, y: x * mpmath.log(y), (((-5, 5),), ((0, 5),))),
-    "zeta": Special(mpmath.zeta, (((1.01, 3), (1.01, 30)), ((0, 10), (0, 60)))),
+    "zeta": Special(_zeta, (((1.01, 3), (1.01, 30)), ((0, 10), (0, 60)))),
 }
 for _name, _kind, _reach in (
     ("chebyshev_polynomial_t", "t", 1),
