@@ -10,6 +10,7 @@ import math
 from pullback.ops.decompositions import complex as complex_functions
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.schema import ops
+from pullback.ops.table.special_primitives import SHIFTED
 
 # Lanczos' approximation of gamma with g = 7: Press et al., Numerical Recipes, 6.1; coefficients of
 # P. Godfrey.
@@ -258,3 +259,14 @@ def i0(self):
 def i1(self):
     found = _bessel(self, 1)
     return ops.where(self < 0, -found, found)
+
+
+# -- polynomials -----------------------------------------------------------------------------------
+
+
+def _shifted(name):
+    return lambda self, other: getattr(ops, name.removeprefix("shifted_"))(self * 2 - 1, other)
+
+
+for _name in SHIFTED:
+    decomposition(_name)(_shifted(_name))

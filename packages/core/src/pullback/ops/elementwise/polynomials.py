@@ -188,21 +188,19 @@ for _kind, (_name, _title) in enumerate(_TITLES.items()):
     )
 
 
-def _shifted(name):
-    def composite(self, n):
-        if not is_tensor(self) and not is_tensor(n):
-            raise TypeError(f"shifted_{name}(): expected at least one Tensor, got two numbers")
-        if is_tensor(self) and not (self.is_complex() or self.dtype.is_floating_point):
-            self = ops.cast(self, default_dtype())
-        return getattr(ops, name)(self * 2 - 1, n)
+def _shifted_vjp_of(kind):
+    def formula(g, self, n):
+        look_at(n)
+        return g * (ops.polynomial_slope(self * 2 - 1, n, kind, 1) * 2)
 
-    return composite
+    return formula
 
 
-for _name in _NAMES[:4]:
+for _kind, _name in enumerate(_NAMES[:4]):
     op(
         f"shifted_{_name}(self: Operand, n: Operand) -> Tensor",
-        composite=_shifted(_name),
+        kernel=f"shifted_{_name}",
+        vjp={"self": _shifted_vjp_of(_kind)},
         promote="float",
         dtypes=FLOATING,
         out=True,

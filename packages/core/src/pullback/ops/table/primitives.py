@@ -29,7 +29,7 @@ from typing import NamedTuple
 from pullback.ops.table.linalg_primitives import COMPOSED, OF_LINALG
 from pullback.ops.table.network_primitives import OF_NETWORKS
 from pullback.ops.table.optimizer_primitives import OF_OPTIMIZERS
-from pullback.ops.table.special_primitives import OF_ONE, OF_TWO
+from pullback.ops.table.special_primitives import OF_ONE, OF_TWO, SHIFTED
 
 
 class Primitive(NamedTuple):
@@ -280,6 +280,7 @@ _binary(
 )
 _unary(OF_ONE, required=True)
 _binary(OF_TWO, required=True)
+_binary(SHIFTED, required=False)
 # With a decomposition each, as they only save passes over memory.
 _prim("addcmul", "ternary", "self tensor1 tensor2 value", "self + (value * tensor1) * tensor2")
 _prim("addcdiv", "ternary", "self tensor1 tensor2 value", "self + (value * tensor1) / tensor2")

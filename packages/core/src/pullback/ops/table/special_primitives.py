@@ -35,3 +35,7 @@ OF_TWO = {
     "laguerre_polynomial_l": f"Laguerre polynomial {_POLYNOMIAL}",
     "legendre_polynomial_p": f"Legendre polynomial {_POLYNOMIAL}",
 }
+# Each with a decomposition.
+SHIFTED = {
+    f"shifted_{_name}": f"{_name} at 2 x - 1" for _name in OF_TWO if _name.startswith("chebyshev")
+}
