@@ -123,7 +123,7 @@ ALLOWED = {
     },
     "packages/distributed/src/pullback_distributed": {
         "groups": {"faults", "."},
-        "faults": {"groups", "."},
+        "faults": {"groups", ".", "pullback"},
         "collectives": {"faults", "groups", ".", "pullback"},
         "nn": {"collectives", "groups", "pullback"},
         "data_parallel": {"algorithms", "collectives", "groups", ".", "pullback"},

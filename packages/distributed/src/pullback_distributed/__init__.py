@@ -6,6 +6,7 @@ __version__ = "0.1.0"
 
 from pullback.distributed import ReduceOp
 from pullback_distributed import nn
+from pullback_distributed.collectives.monitored import monitored_barrier
 from pullback_distributed.collectives.movements import (
     all_gather,
     all_gather_into_tensor,
@@ -41,6 +42,7 @@ from pullback_distributed.data_parallel.distributed_data_parallel import Distrib
 from pullback_distributed.data_parallel.reducer import synchronize_gradients
 from pullback_distributed.groups.lifecycle import (
     destroy_process_group,
+    get_backend,
     get_global_rank,
     get_group_rank,
     get_process_group_ranks,

@@ -128,6 +128,23 @@ class GroupMember(metaclass=_OfAll):
     NON_GROUP_MEMBER = -100
 
 
+class Store:
+    """A class of which there are no objects: processes find each other through MPI.
+
+    Raises: NotImplementedError, where an object is made.
+
+    >>> import pullback
+    >>> pullback.distributed.Store()
+    Traceback (most recent call last):
+    NotImplementedError: pullback.distributed.Store(): processes find each other through MPI
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError(
+            "pullback.distributed.Store(): processes find each other through MPI"
+        )
+
+
 def is_available() -> bool:
     """Return whether there can be process groups: the package pullback-distributed is installed.
 
@@ -269,7 +286,7 @@ _WITHOUT = {
     "destroy_process_group": _destroy_process_group,
     **{
         name: _left_out(name)
-        for name in ("ProcessGroup", "Work", "Store", "P2POp", "DistributedDataParallel")
+        for name in ("ProcessGroup", "Work", "P2POp", "DistributedDataParallel")
     },
 }
 

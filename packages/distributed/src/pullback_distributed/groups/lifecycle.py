@@ -250,6 +250,23 @@ def get_world_size(group: ProcessGroup | int | None = None) -> int:
     return found.size() if isinstance(found, ProcessGroup) else -1
 
 
+def get_backend(group: ProcessGroup | int | None = None) -> str:
+    """Return the name of the library that carries messages: ``"mpi"``, whatever a script asked for.
+
+    Raises: ValueError before ``init_process_group``, and in a process that is not in the group.
+
+    >>> import pullback_distributed as dist
+    >>> dist.init_process_group("gloo")
+    >>> dist.get_backend()
+    'mpi'
+    >>> dist.destroy_process_group()
+    """
+    found = world() if group is None else group
+    if not isinstance(found, ProcessGroup):
+        raise ValueError("Invalid process group specified")
+    return found.name()
+
+
 def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
     """Return the global ranks of a group's processes, in the order of their ranks in it."""
     return list((world() if group is None else group).ranks)

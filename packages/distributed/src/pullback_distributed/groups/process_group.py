@@ -37,6 +37,7 @@ class ProcessGroup:
         self.current: Call | None = None  # what waits in this process, for the watch
         self.underway: Call | None = None  # what waits on the progress thread
         self.calls = 0  # synchronous collectives that were begun
+        self.monitored = 0  # calls of monitored_barrier
         self.debug = False  # whether all ranks compare their calls
         self.checked = [0, 0]  # calls that were compared, synchronous and asynchronous ones
         self._rank = communicator.rank
