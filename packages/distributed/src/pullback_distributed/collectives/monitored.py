@@ -12,7 +12,8 @@ from pullback_distributed.collectives.running import member
 from pullback_distributed.groups.lifecycle import checked_timeout
 from pullback_distributed.groups.process_group import ProcessGroup
 
-HERE, LEFT, PASSED, FAILED = b"\0", b"\1", b"\2", b"\3"  # they live while messages with them are under way
+# Bytes that live for ever, and so while messages with them are under way.
+HERE, LEFT, PASSED, FAILED = b"\0", b"\1", b"\2", b"\3"
 PAUSE = 1e-3  # seconds between looks
 TAGS = 32768
 LOOKS = 4
