@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from pullback.ops.decompositions import complex as complex_functions
+from pullback.ops.rules.elementwise_util import within_a_turn
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.schema import ops
 from pullback.ops.table.special_primitives import SHIFTED
@@ -140,8 +141,8 @@ def logit(self):
 
 @decomposition("sinc")
 def sinc(self):
-    angle = ops.where(self == 0, 1, self * math.pi)
-    return ops.where(self == 0, 1, ops.sin(angle) / angle)
+    away = ops.where(self == 0, 1, self)
+    return ops.where(self == 0, 1, ops.sin(within_a_turn(away) * math.pi) / math.pi / away)
 
 
 # -- gamma and its relatives -----------------------------------------------------------------------

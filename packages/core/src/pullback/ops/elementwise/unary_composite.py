@@ -3,6 +3,7 @@
 import math
 
 from pullback.ops.rules.dtypes import require
+from pullback.ops.rules.elementwise_util import within_a_turn
 from pullback.ops.table.kinks import INFINITY, JUMP, kink
 from pullback.ops.table.samples import KINKS, SPECIAL, T, case, fixed, unary
 from pullback.ops.table.schema import (
@@ -160,15 +161,16 @@ op(
 
 def _sinc_vjp(g, self):
     """(cos(pi x) - sinc(x)) / x; close to 0 its Taylor series, which any derivative may follow."""
-    angle = self * math.pi
-    near = ops.abs(angle) < 0.1
-    away = ops.where(near, 1, angle)
-    square = ops.where(near, angle * angle, 0)
+    near = ops.abs(self) < 0.03
+    angle = ops.where(near, self * math.pi, 0)
+    square = angle * angle
     series = -1 / 3 + square * (
         1 / 30 + square * (-1 / 840 + square * (1 / 45360 - square / 3991680))
     )
-    derivative = ops.where(near, angle * series, (ops.cos(away) - ops.sin(away) / away) / away)
-    return g * (derivative * math.pi).conj()
+    away = ops.where(near, 1, self)
+    turned = within_a_turn(away) * math.pi
+    far = (ops.cos(turned) - ops.sin(turned) / math.pi / away) / away
+    return g * ops.where(near, angle * series * math.pi, far).conj()
 
 
 op(

@@ -45,6 +45,12 @@ def promoted(name, dtypes, first, second, *, floats=False):
     )
 
 
+def within_a_turn(angle):
+    """Return an angle in half turns, less whole turns, of which real ones are taken off exactly."""
+    real = ops.real(angle) if angle.is_complex() else angle
+    return angle - ops.round(real * 0.5) * 2
+
+
 def wide(function):
     """Make a forward pass compute its 16-bit dtypes in float32, rounding once, as torch does."""
 
