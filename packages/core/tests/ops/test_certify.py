@@ -166,6 +166,24 @@ def test_devices_and_processes_find_the_same(capsys, tmp_path):
     assert (first[0], second[0]) == ("ref", "ref:0") and first[1] == second[1]
 
 
+def test_kept_ops_are_not_run_again(capsys, tmp_path, monkeypatch):
+    given = ["certify", "--quiet", "--keep", str(tmp_path / "found"), "--op", "square"]
+    assert main(given) == 0
+    once = capsys.readouterr().out.splitlines()
+    ran = []
+
+    def at(name, device):
+        ran.append(name)
+        return certify(ENTRIES[name])
+
+    monkeypatch.setattr("pullback.testing.certify.command.at", at)
+    assert main(given) == 0
+    assert capsys.readouterr().out.splitlines()[1:-1] == once[1:-1]
+    assert ran == []
+    assert main([*given, "relu"]) == 0
+    assert ran == ["relu"]
+
+
 def test_wrong_cells_are_told_and_fail_the_command(capsys, monkeypatch):
     monkeypatch.setattr("pullback.testing.certify.cells.problems_of", lambda kink: [("rev", "off")])
     assert main(["certify", "--op", "relu", "--quiet"]) == 1

@@ -5,6 +5,7 @@
     python -m pullback.testing certify --op sin amax
     python -m pullback.testing certify --share 3/10        # every tenth op, from the fourth on
     python -m pullback.testing certify --report certainty.md
+    python -m pullback.testing certify --keep found        # when interrupted, goes on if run again
 
 Each cell is an op in a dtype and a mode: rev, fwd, rev-rev (the second derivative by backward
 through backward), fwd-rev (forward mode over backward), rev-fwd, fwd-fwd, rev-rev-rev, vmap-rev and
@@ -19,8 +20,9 @@ import concurrent.futures
 import contextlib
 import functools
 import multiprocessing
+import shelve
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from pathlib import Path
 
 import pullback as pb
@@ -48,6 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--share", metavar="I/N", help="every N-th op, from number I on (0 to N-1)")
     parser.add_argument("--jobs", type=int, metavar="N", default=1, help="how many processes run")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the totals as a page")
+    parser.add_argument(
+        "--keep", metavar="FILE", help="keep what is found there, and leave out what already is"
+    )
     parser.add_argument("--quiet", action="store_true", help="no line for each op")
     given = parser.parse_args(arguments)
     unknown = sorted(set(given.op or ()) - set(ENTRIES))
@@ -58,29 +63,45 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     founds = {}
-    for device in given.device:
-        share = f", share {given.share}" if given.share else ""
-        print(f"device {device}, {len(names)} ops{share}", flush=True)
-        start = time.perf_counter()
-        founds[device] = run(names, device, given.quiet, given.jobs)
-        print("\n".join(totals(founds[device])))
-        print(f"{time.perf_counter() - start:.1f} s")
+    with contextlib.ExitStack() as stack:
+        kept = stack.enter_context(shelve.open(given.keep)) if given.keep else {}
+        for device in given.device:
+            share = f", share {given.share}" if given.share else ""
+            print(f"device {device}, {len(names)} ops{share}", flush=True)
+            start = time.perf_counter()
+            founds[device] = run(names, device, given.quiet, given.jobs, kept)
+            print("\n".join(totals(founds[device])))
+            print(f"{time.perf_counter() - start:.1f} s")
     if given.report:
         given.report.write_text(page(founds), encoding="utf-8")
     return int(any(found.lines for found in founds.values()))
 
 
-def run(names: list[str], device: str, quiet: bool = True, jobs: int = 1) -> Found:
-    """Certify some ops, and print what is bad as soon as it is found."""
+def run(
+    names: list[str],
+    device: str,
+    quiet: bool = True,
+    jobs: int = 1,
+    kept: MutableMapping[str, Found] | None = None,
+) -> Found:
+    """Certify some ops, and print what is bad as soon as it is found.
+
+    ``kept`` has what was found of ops before, by device and name; the others are added.
+    """
+    kept = {} if kept is None else kept
+    keys = {name: f"{device} {name}" for name in names}
+    missing = [name for name, key in keys.items() if key not in kept]
     found = Found()
     with contextlib.ExitStack() as stack:
         work = functools.partial(at, device=device)
-        results: Iterable[Found] = map(work, names)
+        results: Iterable[Found] = map(work, missing)
         if jobs > 1:
             spawn = multiprocessing.get_context("spawn")
             executor = concurrent.futures.ProcessPoolExecutor(jobs, mp_context=spawn)
-            results = stack.enter_context(executor).map(work, names)
-        for name, one in zip(names, results):
+            results = stack.enter_context(executor).map(work, missing)
+        made = iter(results)
+        for name, key in keys.items():
+            one = kept[key] if key in kept else kept.setdefault(key, next(made))
             found.merge(one)
             if not quiet:
                 show(name, one)
