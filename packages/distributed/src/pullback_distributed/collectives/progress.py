@@ -14,8 +14,8 @@ from pullback_distributed.futures import Future
 from pullback_distributed.groups.process_group import ProcessGroup
 
 SPINS = 50  # questions whether all ranks are ready without a pause
-PAUSE = 50e-6  # seconds between questions, doubled up to the next
-LONGEST_PAUSE = 1e-3
+PAUSE, LONGEST_PAUSE = 50e-6, 1e-3  # seconds between questions
+SHARE = 0.1  # of the time waited so far that a pause takes between these two
 
 
 def _seconds(timeout: timedelta | None) -> float | None:
@@ -50,6 +50,7 @@ class CollectiveWork(Work):
     ) -> None:
         self.name = name
         self.limit = limit  # seconds, if they are not the group's timeout
+        self.all_ready: MPI.Request | None = None  # a barrier, where there are others
         self._run = run
         self._results = results
         self._future: Future[list[Any]] = Future()
@@ -105,9 +106,10 @@ class ProgressThread:
     """Runs the asynchronous collectives of one group in the order in which they were started.
 
     A rank that has to wait for others must not take a core from the computation, and MPI spins
-    where it waits. So each collective begins with a barrier that does not block, which is asked for
-    with pauses; when all ranks are there, the collective itself runs at full speed. A thread for
-    each group: groups may be used in another order on other ranks.
+    where it waits. So each collective begins with a barrier that does not block, in the thread that
+    starts it, and the progress thread asks for its end with pauses; when all ranks are there, the
+    collective itself runs at full speed. A thread for each group: groups may be used in another
+    order on other ranks.
     """
 
     def __init__(self, group: ProcessGroup) -> None:
@@ -121,8 +123,11 @@ class ProgressThread:
         self._thread.start()
 
     def add(self, work: CollectiveWork | None) -> None:
-        """Append work; None ends the thread."""
-        self.started += work is not None
+        """Append work, and tell other ranks that it has begun here; None ends the thread."""
+        if work is not None:
+            self.started += 1
+            if self._group.size() > 1:
+                work.all_ready = self._group.beginnings.Ibarrier()
         self._queue.append(work)
         self._filled.release()
 
@@ -138,23 +143,25 @@ class ProgressThread:
             if work is None:
                 return
             self._group.underway = (work.name, time.monotonic(), None, work.limit)
-            self._wait_for_all()
+            _wait_for_all(work)
             work.run(self._group.background)
             self._group.underway = None
             self.finished += 1
             del work  # it refers to tensors
 
-    def _wait_for_all(self) -> None:
-        if self._group.size() == 1:
+
+def _wait_for_all(work: CollectiveWork) -> None:
+    """Wait until all ranks have begun the collective."""
+    request = work.all_ready
+    if request is None:
+        return
+    for _ in range(SPINS):
+        if request.Test():
             return
-        request = self._group.background.Ibarrier()
-        pause = PAUSE
-        for _ in range(SPINS):
-            if request.Test():
-                return
-        while not request.Test():
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+    start = time.monotonic()
+    while not request.Test():
+        waited = time.monotonic() - start
+        time.sleep(min(max(SHARE * waited, PAUSE), LONGEST_PAUSE))
 
 
 class MessageWork(Work):

@@ -136,8 +136,17 @@ class Reducer:
             bucket.used[index] = 0 if grad is None else 1
             if grad is None:
                 view.zero_()
+            elif self._divides_copies():
+                pullback.div(grad, self.divisor, out=view)
             elif not _is_same_memory(grad, view):
                 view.copy_(grad)
+
+    def _divides_copies(self) -> bool:
+        """Return whether gradients are divided on their way into the bucket.
+
+        Hooks are given them as they are, and to those that are views of it more may be added.
+        """
+        return self.hook is None and not self._as_views
 
     def _give_away(self) -> None:
         """Begin to reduce the buckets that are complete, in their order."""
@@ -151,8 +160,9 @@ class Reducer:
             # The numbers travel by themselves: a hook has its own idea of what travels.
             used = all_reduce(bucket.used, group=self.group, async_op=True)
             return used, self.hook(self.hook_state, bucket)
-        with pullback.no_grad():
-            bucket.whole.div_(self.divisor)
+        if not self._divides_copies():
+            with pullback.no_grad():
+                bucket.whole.div_(self.divisor)
         return all_reduce(bucket.whole, group=self.group, async_op=True), None
 
     def finish(self) -> None:

@@ -21,7 +21,7 @@ class ProcessGroup:
     """Some of the processes that ``mpiexec`` started, in an order of their own.
 
     Made by ``init_process_group`` and ``new_group``. A rank without "global" before it counts
-    within the group. Synchronous collectives use one communicator and asynchronous ones another,
+    within the group. Synchronous collectives use one communicator and asynchronous ones others,
     so that those under way on the progress thread cannot meet those of the main thread.
     """
 
@@ -30,6 +30,7 @@ class ProcessGroup:
     ) -> None:
         self.communicator = communicator
         self.background = communicator.Dup()  # of asynchronous collectives
+        self.beginnings = communicator.Dup()  # of the barriers by which those begin
         self.ranks = tuple(ranks)  # global ones
         self.group_name = name
         self.timeout = timeout
@@ -72,6 +73,7 @@ class ProcessGroup:
         """End the progress thread and free the communicators."""
         if self.progress is not None:
             self.progress.end()
+        self.beginnings.Free()
         self.background.Free()
         self.communicator.Free()
 
