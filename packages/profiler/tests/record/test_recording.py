@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pullback as pb
+from pullback.backend import begin_range, end_range, thread_number
 from pullback.nn import functional as F
 from pullback.utils.checkpoint import checkpoint
 from pullback_profiler import profile, record_function
@@ -539,3 +540,19 @@ def test_memory_of_a_block_that_outlives_the_recording():
         kept = pb.ones(256)
     block.__exit__()
     assert named(p, "open").cpu_memory_usage == 4 * kept.numel()
+
+
+def test_ranges_of_a_thread_that_works_for_the_recorded_one():
+    def work(asked_by):
+        number = begin_range(f"for {asked_by}", None, asked_by)
+        pb.ones(2) + 1  # not of this recording
+        end_range(number)
+
+    me = thread_number()
+    with profile() as profiled:
+        for asked_by in (0, me, me + 1000):
+            thread = threading.Thread(target=work, args=[asked_by])
+            thread.start()
+            thread.join()
+    assert names(profiled) == [f"for {me}"]
+    assert named(profiled, f"for {me}").thread != me

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from pullback import Tensor
-from pullback.backend import begin_range, end_range
+from pullback.backend import begin_range, end_range, thread_number
 from pullback.distributed import ReduceOp
 from pullback_distributed import mpi as MPI
 from pullback_distributed.collectives.progress import CollectiveWork, Work
@@ -68,12 +68,13 @@ def observed(
     operate: Callable[[MPI.Intracomm], None],
     communicator: MPI.Intracomm,
     results: list[Any],
+    asked_by: int = 0,
 ) -> None:
-    """Run a collective; a profiler sees its name and bytes."""
+    """Run a collective; profilers, also of the thread that asked, see its name and bytes."""
     if "pullback_profiler" not in sys.modules:
         operate(communicator)
         return
-    number = begin_range(f"dist::{name}", f"bytes={nbytes_of(results)}")
+    number = begin_range(f"dist::{name}", f"bytes={nbytes_of(results)}", asked_by)
     try:
         operate(communicator)
     finally:
@@ -100,7 +101,7 @@ def run(
     if group.debug:
         operate = compared(group, name, operate, async_op, like, op, root)
     if async_op:
-        run_observed = partial(observed, name, operate, results=results)
+        run_observed = partial(observed, name, operate, results=results, asked_by=thread_number())
         return CollectiveWork(group, name, run_observed, results, limit)
     group.calls += 1
     group.current = (name, monotonic(), None, limit)

@@ -238,7 +238,10 @@ cdef void on_begin(void *self_, const pb_event *event) noexcept:
     cdef buffer_t *buffer
     cdef record_t *record
     cdef record_t **grown
-    if (self.thread != 0 and event.thread != self.thread) or self.paused:
+    if self.paused:
+        return
+    if self.thread != 0 and event.thread != self.thread and (
+            event.kind != PB_EVENT_RANGE or event.forward_thread != self.thread):
         return
     if event.kind == PB_EVENT_KERNEL and not self.kernels:
         return

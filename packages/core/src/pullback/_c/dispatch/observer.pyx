@@ -254,10 +254,11 @@ cdef int end_numbered(uint64_t number, int kind, int64_t sequence) except -1:
     return 0
 
 
-def begin_range(str name not None, args=None):
+def begin_range(str name not None, args=None, uint64_t asked_by=0):
     """Notify observers that a range begins; ``args`` is a text about it, or None.
 
-    Returns a number for ``end_range``; 0 if no observer is attached.
+    ``asked_by`` is the ``thread_number()`` of another thread, for which this one works: profilers of
+    that thread show the range too. Returns a number for ``end_range``; 0 if no observer is attached.
 
     >>> import pullback
     >>> pullback.backend.begin_range("epoch")
@@ -277,6 +278,7 @@ def begin_range(str name not None, args=None):
     inputs[0] = <PyObject *>args
     event.inputs = <void **>inputs
     event.ninput = args is not None
+    event.forward_thread = asked_by
     begin_event(&event, PB_EVENT_RANGE, PyUnicode_AsUTF8(name))
     return event.id
 

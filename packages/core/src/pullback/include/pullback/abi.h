@@ -221,7 +221,7 @@ typedef struct pb_event {
     const char *name;        /* valid as long as the process; of a range as long as `object` */
     int64_t sequence;        /* of the running node, or of the next one made, final at the end;
                               * -1 if none is made */
-    uint64_t forward_thread; /* the thread that made the running node */
+    uint64_t forward_thread; /* that made the running node, or asked for the range; else 0 */
     uint64_t thread;         /* the running thread: 1, 2, ... in order of first use */
     uint64_t id;             /* unique in the process */
     void *object;            /* PyObject *, borrowed: the name of a range */
