@@ -17,6 +17,8 @@ from pullback_distributed.collectives.movements import all_gather_into_tensor
 from pullback_distributed.collectives.reductions import reduce_scatter_tensor
 from pullback_distributed.groups.process_group import ProcessGroup
 
+ALONE = 1 << 16  # bytes of a part from which on it travels alone, and is not copied for that
+
 
 @dataclass(frozen=True)
 class ShardInfo:
@@ -58,10 +60,13 @@ class Unit:
         self.slots = [
             Slot(found, whole, group) for found, whole in zip(homes.values(), wholes, strict=True)
         ]
-        self._kinds: dict[Any, list[Slot]] = {}
+        messages: dict[Any, list[Slot]] = {}
         for slot in self.slots:
-            self._kinds.setdefault((slot.part.dtype, slot.part.device), []).append(slot)
-        for slots in self._kinds.values():
+            is_long = slot.padded * slot.part.element_size() >= ALONE
+            kind = slot if is_long else (slot.part.dtype, slot.part.device)
+            messages.setdefault(kind, []).append(slot)
+        self._messages = list(messages.values())  # the parameters that travel together
+        for slots in self._messages:
             offset = 0
             for slot in slots:
                 slot.offset, offset = offset, offset + slot.padded
@@ -76,43 +81,33 @@ class Unit:
         found: dict[int, Tensor] = {}
         size = self.group.size()
         with pullback.no_grad():
-            for slots in self._kinds.values():
-                length = sum(slot.padded for slot in slots)
-                sent = slots[0].part.new_zeros(length)
-                for slot in slots:
-                    part = slot.part.detach().reshape(-1)
-                    sent[slot.offset : slot.offset + part.numel()].copy_(part)
-                together = sent.new_empty(size * length)
+            for slots in self._messages:
+                sent = _packed(slots, [slot.part for slot in slots])
+                together = sent.new_empty(size * len(sent))
                 all_gather_into_tensor(together, sent, self.group)
+                of_all = together.view(size, -1)
                 for slot in slots:
-                    of_all = together.view(size, length)[:, slot.offset : slot.offset + slot.padded]
-                    rows = of_all.reshape(size * slot.info.rows, *slot.info.shape[1:])
-                    found[id(slot)] = rows[: slot.info.shape[0]].clone()
+                    rows = of_all[:, slot.offset : slot.offset + slot.padded]
+                    rows = rows.reshape(size * slot.info.rows, *slot.info.shape[1:])
+                    rows = rows[: slot.info.shape[0]]
+                    found[id(slot)] = rows if len(slots) == 1 else rows.clone()
         return [found[id(slot)] for slot in self.slots]
 
     def reduce(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Return the parts of averaged gradients of the whole parameters."""
-        found: list[Tensor | None] = [None] * len(grads)
+        found: dict[int, Tensor] = {}
         size = self.group.size()
-        places = {id(slot): place for place, slot in enumerate(self.slots)}
+        of_slots = {id(slot): grad for slot, grad in zip(self.slots, grads, strict=True)}
         with pullback.no_grad():
-            for slots in self._kinds.values():
-                length = sum(slot.padded for slot in slots)
-                sent = slots[0].part.new_zeros((size, length))
-                for slot in slots:
-                    grad = grads[places[id(slot)]]
-                    if grad is None:
-                        continue
-                    padded = sent.new_zeros((size * slot.info.rows, *slot.info.shape[1:]))
-                    padded[: slot.info.shape[0]].copy_(grad)
-                    sent[:, slot.offset : slot.offset + slot.padded].copy_(padded.view(size, -1))
-                own = sent.new_empty(length)
-                reduce_scatter_tensor(own, sent.view(-1), ReduceOp.AVG, self.group)
+            for slots in self._messages:
+                sent = _packed(slots, [of_slots[id(slot)] for slot in slots], size)
+                own = sent.new_empty(len(sent) // size)
+                reduce_scatter_tensor(own, sent, ReduceOp.AVG, self.group)
                 for slot in slots:
                     count = slot.part.numel()
                     part = own[slot.offset : slot.offset + count].view(slot.part.shape)
-                    found[places[id(slot)]] = part.clone()
-        return found
+                    found[id(slot)] = part if len(slots) == 1 else part.clone()
+        return [found[id(slot)] for slot in self.slots]
 
     # -- forward -----------------------------------------------------------------------------------
 
@@ -162,6 +157,29 @@ class Unit:
     def free(self) -> None:
         """Forget the whole parameters that the backward pass has gathered."""
         self._gathered = None
+
+
+def _packed(slots: Sequence[Slot], values: Sequence[Tensor | None], size: int = 1) -> Tensor:
+    """Return values in one dim, for each of ``size`` processes its rows of each; None is zeros.
+
+    What already lies so is not copied.
+    """
+    if len(slots) == 1 and values[0] is not None:
+        alone = values[0].detach()
+        if alone.is_contiguous() and alone.numel() == size * slots[0].padded:
+            return alone.view(-1)
+    length = sum(slot.padded for slot in slots)
+    sent = slots[0].part.new_zeros((size, length))
+    for slot, value in zip(slots, values, strict=True):
+        if value is None:
+            continue
+        rows = sent[:, slot.offset : slot.offset + slot.padded]
+        if value.numel() != rows.numel():  # the last processes have fewer rows, or none
+            padded = sent.new_zeros(rows.numel())
+            padded[: value.numel()] = value.detach().reshape(-1)
+            value = padded
+        rows.copy_(value.detach().reshape(size, -1))
+    return sent.view(-1)
 
 
 class _Gather(Function):
