@@ -254,6 +254,15 @@ def growth(session: nox.Session) -> None:
 
 
 @nox.session
+def scaling(session: nox.Session) -> None:
+    """Measure training on several processes; write the docs' page. `-- --torch` compares, too."""
+    torch = ("torch==2.13.*",) if "--torch" in session.posargs else ()
+    packages = ("core", "cpu", "profiler", "distributed")
+    install_wheels(session, *packages, others=("mpich", *torch))
+    session.run("python", "-m", "benchmarks.scaling", *session.posargs)
+
+
+@nox.session
 def parity(session: nox.Session) -> None:
     """Compare names, values and gradients with torch (installs torch)."""
     install_wheels(

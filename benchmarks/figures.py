@@ -43,9 +43,9 @@ def measure_chain(subjects: Sequence[Subject], amount: Amount) -> Measured:
 
 
 def run_chain(subject: Subject, nodes: int) -> dict[str, float]:
-    """Return the figures of one run of benchmarks.chain."""
+    """Return the figures of one run of the chain."""
     print(f"chain of {nodes:,}: {subject.label}", file=sys.stderr, flush=True)
-    return run_once(subject, "-m", "benchmarks.chain", subject.module, str(nodes))
+    return run_once(subject, "-m", "benchmarks.probes", "chain", subject.module, str(nodes))
 
 
 def measure_startup(subjects: Sequence[Subject], amount: Amount) -> Measured:

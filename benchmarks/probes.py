@@ -4,13 +4,20 @@
 ``profiler``: microseconds of an operation without profiler, with one that is switched off, and with
 one that records; null where there is none.
 ``accuracy``: the largest error of float32 functions, in units in the last place.
+``chain NODES``: builds a chain of nodes, runs backward and frees it, on a thread with a stack of
+1 MB, which code that recurses over the graph overflows: the CPU seconds of each phase and the
+memory of a node.
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
+import os
 import re
 import sys
+import threading
 import time
 from pathlib import Path
 from types import ModuleType
@@ -40,6 +47,7 @@ FUNCTIONS = {  # name: range, as the functions are used; the reference is NumPy'
     "erf": (-4, 4),
 }
 OTHER_NAMES = {"sigmoid": "expit", "atan": "arctan", "asinh": "arcsinh"}
+STACK_BYTES = 1 << 20
 SAMPLES = 200_000
 OPERATIONS = 20_000
 
@@ -68,6 +76,73 @@ def peak_of_training(module: ModuleType, model: str, divisor: int) -> int:
     before = resident("VmRSS")
     step(3)
     return resident("VmHWM") - before
+
+
+def resident_bytes() -> int:
+    """Return the memory that this process holds now; its peak where only that is known."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def return_freed_memory() -> None:
+    """Ask the C library to return its caches to the system, so that only a leak remains."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl has not
+        if trim is not None:
+            trim(0)
+
+
+def run_chain(module, nodes: int) -> dict[str, float]:
+    """Return seconds and bytes a node for building, backward and freeing."""
+    x = module.ones(8, requires_grad=True)
+    seed = module.ones(8)
+    (x * x).backward(seed)
+    x.grad = None
+    gc.collect()
+    before = resident_bytes()
+
+    start = time.process_time()
+    y = x
+    for _ in range(nodes):
+        y = y * x
+    built = time.process_time()
+    size = resident_bytes() - before
+    y.backward(seed, retain_graph=True)
+    ran = time.process_time()
+    del y
+    freed = time.process_time()
+    if x.grad[0].item() != nodes + 1:  # d/dx of x**(nodes + 1) at 1
+        raise ArithmeticError(f"gradient is {x.grad[0].item()}, expected {nodes + 1}")
+    gc.collect()
+    return_freed_memory()
+    return {
+        "build": (built - start) / nodes,
+        "backward": (ran - built) / nodes,
+        "free": (freed - ran) / nodes,
+        "bytes": size / nodes,
+        "kept": resident_bytes() - before,
+    }
+
+
+def on_small_stack(module: ModuleType, nodes: int) -> dict[str, float]:
+    """Return the figures of a chain, run on a thread of its own.
+
+    Raises: SystemExit where it fails there.
+    """
+    result: dict[str, float] = {}
+    threading.stack_size(STACK_BYTES)
+    thread = threading.Thread(target=lambda: result.update(run_chain(module, nodes)))
+    thread.start()
+    thread.join()
+    if not result:
+        sys.exit("the chain failed")
+    return result
 
 
 def errors(module: ModuleType) -> dict[str, float]:
@@ -115,6 +190,8 @@ def main() -> None:
     probe, module = sys.argv[1], load_module(sys.argv[2])
     if probe == "memory":
         print(json.dumps(peak_of_training(module, sys.argv[3], int(sys.argv[4]))))
+    elif probe == "chain":
+        print(json.dumps(on_small_stack(module, int(sys.argv[3]))))
     else:
         print(json.dumps({"accuracy": errors, "profiler": profiled}[probe](module)))
 

@@ -125,7 +125,7 @@ def test_command_measures_and_judges(tmp_path, capsys):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process's memory is not measured there")
 def test_chain_runs_on_a_small_stack():
-    figures = run_once(OURS, "-m", "benchmarks.chain", "pullback", "20000")
+    figures = run_once(OURS, "-m", "benchmarks.probes", "chain", "pullback", "20000")
     assert all(figures[phase] > 0 for phase in ("build", "backward", "free"))
 
 

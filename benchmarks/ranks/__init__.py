@@ -1,0 +1,1 @@
+"""Programs that run on several processes at once, and what starts them."""
