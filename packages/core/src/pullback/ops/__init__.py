@@ -16,6 +16,9 @@ def _declare_all():
     try:
         for module in walk_packages(__path__, f"{__name__}."):
             import_module(module.name)
+        if not gc.get_freeze_count():  # to the oldest generation at once, without a traversal
+            gc.freeze()
+            gc.unfreeze()
     finally:
         if collects:
             gc.enable()
