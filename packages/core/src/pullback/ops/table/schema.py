@@ -33,6 +33,7 @@ REAL = BOOL | INTEGRAL | FLOATING
 FLOAT_COMPLEX = FLOATING | COMPLEX
 OPTIONAL = 0xF000  # uint16, uint32, uint64, complex32: few kernels of a backend have them
 
+_OPERANDS = frozenset(("Tensor", "Tensor?", "Tensor[]", "Operand", "Operand?"))
 AUTOCAST = (None, "lower", "float32", "dtype", "promote", "off")
 
 
@@ -146,18 +147,23 @@ def _parse_argument(text: str, keyword_only: bool) -> Argument:
     return Argument(name.strip(), kind, value, not equals, keyword_only, bool(written))
 
 
+@functools.cache  # as are many lists of arguments
+def _parse_arguments(text: str) -> tuple[Argument, ...]:
+    arguments = []
+    keyword_only = False
+    for part in split_arguments(text):
+        if part == "*":
+            keyword_only = True
+        else:
+            arguments.append(_parse_argument(part, keyword_only))
+    return tuple(arguments)
+
+
 def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
     """Return name, arguments and result type of a signature."""
     head, _, returns = signature.rpartition("->")
-    name, _, rest = head.strip().partition("(")
-    arguments = []
-    keyword_only = False
-    for part in split_arguments(rest.rstrip().removesuffix(")")):
-        if part == "*":
-            keyword_only = True
-            continue
-        arguments.append(_parse_argument(part, keyword_only))
-    return name.strip(), tuple(arguments), returns.strip()
+    name, _, rest = head.partition("(")
+    return name.strip(), _parse_arguments(rest.rstrip().removesuffix(")")), returns.strip()
 
 
 def result_type(name: str, *fields: str) -> Any:
@@ -168,7 +174,7 @@ def result_type(name: str, *fields: str) -> Any:
 def camel(name: str) -> str:
     """Return the node name torch gives an op: ``log_softmax`` gives ``LogSoftmaxBackward0``."""
     words = name.partition(".")[0].split("_")
-    return "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"
+    return "".join([word[:1].upper() + word[1:] for word in words]) + "Backward0"
 
 
 def op(
@@ -239,14 +245,13 @@ def op(
         jvp = "pointwise"
     if batch is None:
         batch = "pointwise" if jvp == "pointwise" else "each"
-    if any(argument.name == "pin_memory" for argument in arguments):
+    if "pin_memory:" in signature:
         composite, forward = (
             pinning(name, make, arguments) if callable(make) else make
             for make in (composite, forward)
         )
     if inplace_function is None:  # torch has few of them as functions
-        operands = ("Tensor", "Tensor?", "Tensor[]", "Operand", "Operand?")
-        inplace_function = sum(argument.type in operands for argument in arguments) == 1
+        inplace_function = sum([argument.type in _OPERANDS for argument in arguments]) == 1
     ENTRIES[name] = Entry(
         name,
         arguments,
