@@ -83,7 +83,8 @@ def cases_of(entry: Entry) -> Sequence[Case]:
     """Return an entry's cases, or those that follow from its signature; empty if there are none."""
     if isinstance(entry.samples, str):
         return ()
-    return tuple(entry.samples) if entry.samples is not None else derive(entry)
+    cases = entry.cases()
+    return derive(entry) if cases is None else tuple(cases)
 
 
 def reason_without_cases(entry: Entry) -> str | None:

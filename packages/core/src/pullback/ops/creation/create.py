@@ -65,7 +65,10 @@ factory(
     "Return an uninitialised tensor.",
     varargs=True,
     compiled="empty",
-    samples=[case((2, 3), dtype=TESTED, skip=UNFILLED), case(2, 0, dtype=TESTED, skip=UNFILLED)],
+    samples=lambda: [
+        case((2, 3), dtype=TESTED, skip=UNFILLED),
+        case(2, 0, dtype=TESTED, skip=UNFILLED),
+    ],
 )
 factory(
     "zeros",
@@ -76,7 +79,7 @@ factory(
     "Return a tensor of zeros.",
     varargs=True,
     compiled="zeros",
-    samples=[
+    samples=lambda: [
         case((2, 3), dtype=TESTED),
         case((), dtype=TESTED),
         case((0, 2), dtype=TESTED),
@@ -94,7 +97,7 @@ factory(
     "Return a tensor of ones.",
     varargs=True,
     compiled="ones",
-    samples=[
+    samples=lambda: [
         case((2, 3), dtype=TESTED),
         case((), dtype=TESTED),
         case((0, 2), dtype=TESTED),
@@ -143,7 +146,7 @@ factory(
     _full,
     "Return a tensor filled with a number.",
     compiled="full",
-    samples=[
+    samples=lambda: [
         case((2, 3), 1, dtype=TESTED),
         case((), 2),
         case((0, 2), 1.5),
@@ -202,7 +205,7 @@ op(
     kernel="arange",
     method=False,
     doc="Return start, start + step, ... up to but not including end.",
-    samples=[
+    samples=lambda: [
         case(1, 5, dtype=TESTED),
         case(5),
         case(5, 1, -2),
@@ -287,7 +290,7 @@ op(
     composite=_full_like,
     doc="Return a tensor filled with a number, in the shape, dtype and device of another.",
     constant=True,
-    samples=[
+    samples=lambda: [
         case(T(2, 3), 1),
         case(T(), 0),
         case(T(0, 3), 1),
@@ -330,7 +333,7 @@ op(
     ),
     doc="Return a filled tensor with the dtype and device of this one.",
     constant=True,
-    samples=[
+    samples=lambda: [
         case(T(2, 3), (2,), 1),
         case(T(0), (), 0),
         case(T(1), (1, 2), 3, dtype=Dtype("float64")),
@@ -357,7 +360,11 @@ op(
     ),
     doc="Return a copy of data with the dtype and device of this tensor.",
     constant=True,
-    samples=[case(T(2, 3), [[1], [0]]), case(T(), 1), case(T(0), [1, 0], dtype=Dtype("float64"))],
+    samples=lambda: [
+        case(T(2, 3), [[1], [0]]),
+        case(T(), 1),
+        case(T(0), [1, 0], dtype=Dtype("float64")),
+    ],
     ref=lambda np, self, data, dtype=None: np.array(data),
 )
 
@@ -379,7 +386,7 @@ op(
     function=False,
     composite=lambda like: full_tensor(tuple(like.shape), 0, like.dtype, like.device, False),
     doc="Return zeros in the shape, dtype and device that a formula kept.",
-    samples=[case(T(2, 3)), case(T()), case(T(0))],
+    samples=lambda: [case(T(2, 3)), case(T()), case(T(0))],
     ref=lambda np, like: np.zeros(like.shape),
 )
 op(
@@ -390,7 +397,7 @@ op(
         factories().empty_tensor((count,), dtype_named("int64"), self.device), 0, 1
     ),
     doc="Return 0, 1, ... as int64 on the device of a tensor.",
-    samples=[case(T(2), 4), case(T(), 0)],
+    samples=lambda: [case(T(2), 4), case(T(), 0)],
     ref=lambda np, self, count: np.arange(count),
 )
 
@@ -426,7 +433,7 @@ op(
     batch="fill",
     out_overlap=True,
     doc="Set every element to a number; returns self.",
-    samples=[case(T(2, 3), 1), case(T(), 0), case(T(0), 1), case(T(2, 3), T())],
+    samples=lambda: [case(T(2, 3), 1), case(T(), 0), case(T(0), 1), case(T(2, 3), T())],
     ref=lambda np, self, value: np.full(self.shape, value),
 )
 op(
@@ -439,7 +446,7 @@ op(
     vjp={"self": lambda g: ops.zeros_like(g)},
     batch="unary",
     doc="Set every element to 0; returns self.",
-    samples=[case(T(2, 3)), case(T()), case(T(0))],
+    samples=lambda: [case(T(2, 3)), case(T()), case(T(0))],
     ref=lambda np, self: np.zeros(self.shape),
 )
 

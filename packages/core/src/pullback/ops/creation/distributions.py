@@ -101,7 +101,7 @@ op(
     "shape and dtype only; such a sample has no derivative.\nRaises: RuntimeError for "
     "probabilities outside of [0, 1].",
     kinks=[kink([1.0], to=[0.0], outside="the derivative of a sample is 0 by definition")],
-    samples=[
+    samples=lambda: [
         case(T(2, 3, **_UNIT), 0.5, skip=_NO_SLOPE | {"compiled": "it has no derivative"}),
         case(T(2, 3, **_UNIT), only=FLOATING),
         case(T(**_UNIT), only=FLOATING),
@@ -119,7 +119,7 @@ op(
     dtypes=BOOL | INTEGRAL | FLOATING,
     doc="Set each element to 1 with a probability, else to 0; returns self.\n\nRaises: "
     "RuntimeError for probabilities outside of [0, 1].",
-    samples=[
+    samples=lambda: [
         case(T(2, 3)),
         case(T(), 0.2),
         case(T(0, 3), 1),
@@ -172,7 +172,7 @@ op(
     node=lambda kind: f"NormalBackward{kind}",
     dtypes=FLOAT_COMPLEX,
     doc="Return normal random numbers with a mean and a standard deviation for each element.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), 2.0, skip=_NO_SLOPE),
         case(T(), 0, skip=_NO_SLOPE),
         case(0.5, T(3, **_UNIT), skip=_NO_SLOPE, only=FLOATING),
@@ -207,7 +207,7 @@ op(
     doc="Return normal random numbers.\n\nTensors of means or standard deviations give one number "
     "for each of their elements; two numbers need a size.\nRaises: RuntimeError for a negative "
     "standard deviation.",
-    samples=[
+    samples=lambda: [
         case(1.5, 2.0, (2, 3), dtype=TESTED),
         case(0, 1, (), dtype=TESTED),
         case(0.0, 1.0, (0, 2)),
@@ -292,7 +292,7 @@ op(
     doc="Return counts of the Poisson distribution whose rate each element is.\n\nRaises: "
     "RuntimeError for negative rates.",
     kinks=[kink([0.0], to=[0.0], outside="the derivative of a sample is 0 by definition")],
-    samples=[
+    samples=lambda: [
         case(T(2, 3, low=0, high=5)),
         case(T(4, low=8, high=60)),
         case(T(low=0, high=2)),
@@ -381,7 +381,7 @@ op(
     "Without replacement no index is drawn twice; those of weight 0 come last.\nRaises: "
     "RuntimeError for other than 1 or 2 dims, for negative, infinite or NaN weights, and when "
     "all are 0.",
-    samples=[
+    samples=lambda: [
         case(T(4, low=0.1, high=2), 3),
         case(T(2, 4, low=0.1, high=2), 2),
         case(T(2, 3, low=0.1, high=2), 7, True),
@@ -427,7 +427,7 @@ op(
     method=False,
     doc="Return the numbers 0 .. n - 1 in random order.\n\nRaises: RuntimeError for a negative n, "
     "or one that the dtype cannot hold.",
-    samples=[case(5, dtype=TESTED), case(0), case(1), case(4, dtype=Dtype("float32"))],
+    samples=lambda: [case(5, dtype=TESTED), case(0), case(1), case(4, dtype=Dtype("float32"))],
     dtypes=INTEGRAL | FLOATING,
 )
 
@@ -475,7 +475,7 @@ _in_place(
     "Fill with numbers of the exponential distribution; returns self.\n\n"
     "Raises: RuntimeError unless the rate lambd is positive.",
     dtypes=FLOATING,
-    samples=[case(T(2, 3)), case(T(), 2.5), case(T(0, 3))],
+    samples=lambda: [case(T(2, 3)), case(T(), 2.5), case(T(0, 3))],
 )
 
 
@@ -493,7 +493,7 @@ _in_place(
     "Fill with counts of trials up to the first success, which has the probability p; "
     "returns self.\n\nRaises: RuntimeError unless p is in (0, 1).",
     dtypes=INTEGRAL | FLOATING,
-    samples=[case(T(2, 3), 0.5), case(T(), 0.3), case(T(0, 3), 0.9)],
+    samples=lambda: [case(T(2, 3), 0.5), case(T(), 0.3), case(T(0, 3), 0.9)],
 )
 
 
@@ -513,7 +513,7 @@ _in_place(
     "Fill with numbers of the Cauchy distribution; returns self.\n\n"
     "Raises: RuntimeError unless sigma is positive.",
     dtypes=FLOATING,
-    samples=[case(T(2, 3)), case(T(), 2, 0.5), case(T(0, 3))],
+    samples=lambda: [case(T(2, 3)), case(T(), 2, 0.5), case(T(0, 3))],
 )
 
 
@@ -532,7 +532,7 @@ _in_place(
     "Fill with exponentials of normal numbers; returns self.\n\n"
     "Raises: RuntimeError unless std, that of the logarithm, is positive.",
     dtypes=FLOATING,
-    samples=[case(T(2, 3)), case(T(), 0, 0.5), case(T(0, 3))],
+    samples=lambda: [case(T(2, 3)), case(T(), 0, 0.5), case(T(0, 3))],
 )
 
 
@@ -580,5 +580,5 @@ _in_place(
         )
     },
     node=lambda kind: f"RandomBackward{kind}",
-    samples=[case(T(2, 3)), case(T(), 2), case(T(0, 3)), case(T(3), 1, 2)],
+    samples=lambda: [case(T(2, 3)), case(T(), 2), case(T(0, 3)), case(T(3), 1, 2)],
 )

@@ -55,7 +55,7 @@ op(
     method=False,
     varargs=True,
     doc="Return uniform random numbers in [0, 1).",
-    samples=[
+    samples=lambda: [
         case((2, 3), dtype=TESTED),
         case((), dtype=TESTED),
         case(0, 2, dtype=TESTED),
@@ -70,7 +70,7 @@ op(
     method=False,
     varargs=True,
     doc="Return random numbers of the standard normal distribution.",
-    samples=[
+    samples=lambda: [
         case((2, 3), dtype=TESTED),
         case((), dtype=TESTED),
         case(0, 2, dtype=TESTED),
@@ -138,7 +138,7 @@ op(
     kernel="randint",
     method=False,
     doc="Return random integers in [low, high); randint(high, size) begins at 0.",
-    samples=[
+    samples=lambda: [
         case(5, (2, 3), dtype=TESTED),
         case(2, 7, (3,), dtype=TESTED),
         case(4, ()),
@@ -169,7 +169,7 @@ for _name, _kernel, _fill_with in (
         composite=_rand_like(_fill_with),
         doc="Return random numbers in the shape, dtype and device of another tensor.",
         constant=True,
-        samples=[case(T(2, 3)), case(T()), case(T(0, 3))],
+        samples=lambda: [case(T(2, 3)), case(T()), case(T(0, 3))],
         dtypes=FLOAT_COMPLEX,
     )
 
@@ -191,7 +191,7 @@ op(
     method=False,
     doc="Return random integers in [low, high), or [0, low), in the shape of another tensor.",
     constant=True,
-    samples=[case(T(2, 3), 5), case(T(), 2, 7), case(T(0, 3), 3)],
+    samples=lambda: [case(T(2, 3), 5), case(T(), 2, 7), case(T(0, 3), 3)],
     dtypes=INTEGRAL | FLOATING,
 )
 
@@ -228,7 +228,7 @@ op(
     function=False,
     vjp={"self": lambda g: ops.zeros_like(g)},
     doc="Fill with uniform random numbers in [from_, to).",
-    samples=[case(T(2, 3)), case(T(), 1, 3), case(T(0, 3), -1, 1)],
+    samples=lambda: [case(T(2, 3)), case(T(), 1, 3), case(T(0, 3), -1, 1)],
     dtypes=FLOAT_COMPLEX,
 )
 
@@ -251,6 +251,6 @@ op(
     function=False,
     vjp={"self": lambda g: ops.zeros_like(g)},
     doc="Fill with normal random numbers.",
-    samples=[case(T(2, 3)), case(T(), 1, 3), case(T(0, 3), -1, 1)],
+    samples=lambda: [case(T(2, 3)), case(T(), 1, 3), case(T(0, 3), -1, 1)],
     dtypes=FLOAT_COMPLEX,
 )

@@ -45,7 +45,7 @@ factory(
     _eye,
     "Return a matrix with ones on the diagonal and zeros elsewhere.\n\nRaises: RuntimeError "
     "for a negative size.",
-    samples=[
+    samples=lambda: [
         case(3, dtype=TESTED),
         case(2, 3, dtype=TESTED),
         case(3, 2),
@@ -172,7 +172,7 @@ factory(
     "Return numbers at equal distances from start to end, both included.\n\nIntegers are cut "
     "towards 0.\nRaises: RuntimeError for a negative number of them.",
     kernel="linspace",
-    samples=[
+    samples=lambda: [
         case(5, 0, 6, dtype=TESTED),
         case(0, 1, 5, dtype=TESTED, only=FLOATING | COMPLEX),
         case(-3, 9, 5),
@@ -190,7 +190,7 @@ factory(
     "start: any, end: any, steps: int, base: float = 10.0",
     _logspace,
     "Return powers of a base with evenly spaced exponents.",
-    samples=[
+    samples=lambda: [
         case(0, 3, 4, 2, dtype=TESTED),
         case(-1, 1, 5),
         case(0, 1, 0),
@@ -226,7 +226,7 @@ op(
     method=False,
     doc="Return a matrix whose columns are powers of a vector, the highest first.\n\n"
     "Raises: RuntimeError for other tensors than vectors.",
-    samples=[
+    samples=lambda: [
         case(T(3)),
         case(T(3), 2),
         case(T(3), 4, True),
@@ -261,7 +261,7 @@ factory(
     "size: int[], stride: int[]",
     _empty_strided,
     "Return an uninitialised tensor with these strides.",
-    samples=[
+    samples=lambda: [
         case(size, stride, dtype=TESTED, skip=UNFILLED)
         for size, stride in (((2, 3), (1, 2)), ((), ()), ((0, 2), (2, 1)), ((2, 3), (0, 1)))
     ],
@@ -298,7 +298,7 @@ factory(
     "size: int[], physical_layout: int[]",
     _empty_permuted,
     "Return an uninitialised tensor with the dims in the given order in memory.",
-    samples=[
+    samples=lambda: [
         case((2, 3, 4), (2, 0, 1), dtype=TESTED, skip=UNFILLED),
         case((), (), skip=UNFILLED),
         case((0, 2), (1, 0), skip=UNFILLED),
@@ -318,14 +318,14 @@ op(
     ),
     doc="Return a new tensor with the dtype and device of this one and the given strides.",
     constant=True,
-    samples=[case(T(2), (2, 3), (1, 2), skip=UNFILLED), case(T(), (), (), skip=UNFILLED)],
+    samples=lambda: [case(T(2), (2, 3), (1, 2), skip=UNFILLED), case(T(), (), (), skip=UNFILLED)],
 )
 op(
     "fill(self: Tensor, value: Operand) -> Tensor",
     method=False,
     composite=lambda self, value: ops.fill_(writable(self, value), value),
     doc="Return a tensor of the same shape and dtype with every element set to a number.",
-    samples=[case(T(2, 3), 1), case(T(), 0), case(T(0), 1), case(T(2, 3), T())],
+    samples=lambda: [case(T(2, 3), 1), case(T(), 0), case(T(0), 1), case(T(2, 3), T())],
     ref=lambda np, self, value: np.full(self.shape, value),
 )
 
@@ -411,7 +411,7 @@ op(
     composite=lambda self: ops._nonzero(self),
     ref="numpy.argwhere",
     doc="Return the coordinates of the elements that are not 0, row by row.",
-    samples=[
+    samples=lambda: [
         case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
         for shape in ((4,), (3, 4), (0, 2), ())
     ],
@@ -446,7 +446,7 @@ op(
     method=False,
     doc="Return the coordinates of elements from their positions in a flat tensor of a shape.\n\n"
     "Raises: TypeError for indices other than integers, ValueError for negative sizes.",
-    samples=[
+    samples=lambda: [
         case(at(3, high=6), (2, 3)),
         case(at(high=6), (2, 3)),
         case(at(2, 2, high=6), 6),

@@ -47,7 +47,7 @@ def _window(name, signature, values, doc, reference):
         composite=make,
         method=False,
         dtypes=FLOATING,
-        samples=[
+        samples=lambda: [
             case(5, dtype=TESTED),
             case(6, False, dtype=TESTED),
             *(case(4, False, 0.3) for _ in (0,) if signature),

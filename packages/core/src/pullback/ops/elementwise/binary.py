@@ -53,7 +53,7 @@ op(
     node="MulBackward0",
     doc="Return factor * self; with the factor 1 the tensor itself.",
     jvp="pointwise",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), 1),
         case(T(2, 3), 2),
         case(T(), 0),
@@ -72,7 +72,7 @@ op(
     out=True,
     doc="Return self + alpha * other, elementwise.",
     operators=("__add__", "__radd__"),
-    samples=[
+    samples=lambda: [
         *binary(),
         case(T(2, 3), T(3), alpha=2),
         case(T(2, 3), 3, alpha=-1, only=FLOAT_COMPLEX),
@@ -93,7 +93,7 @@ op(
     doc="Return self - alpha * other, elementwise.",
     operators=("__sub__",),
     jvp="pointwise",
-    samples=[
+    samples=lambda: [
         *binary(),
         case(T(2, 3), T(3), alpha=2),
         case(T(2, 3), 3, alpha=-1, only=FLOAT_COMPLEX),
@@ -113,7 +113,11 @@ op(
     doc="Return other - alpha * self, elementwise.",
     operators=("__rsub__",),
     jvp="pointwise",
-    samples=[*binary(), case(T(2, 3), T(3), alpha=2), case(T(3), 2, alpha=0.5, only=FLOAT_COMPLEX)],
+    samples=lambda: [
+        *binary(),
+        case(T(2, 3), T(3), alpha=2),
+        case(T(3), 2, alpha=0.5, only=FLOAT_COMPLEX),
+    ],
     ref=lambda np, self, other, alpha=1: np.subtract(other, self if alpha == 1 else self * alpha),
 )
 binary_op(
@@ -124,7 +128,7 @@ binary_op(
     aliases=("multiply",),
     ref="numpy.multiply",
     operators=("__mul__", "__rmul__"),
-    samples=[*binary(), case(2, T(3)), case(T(3), T(3), only=COMPLEX)],
+    samples=lambda: [*binary(), case(2, T(3)), case(T(3), T(3), only=COMPLEX)],
 )
 
 
@@ -145,7 +149,7 @@ binary_op(
         kink([4.0], [2.0], rounding_mode="trunc", to=([0.0], [0.0]), outside=JUMP),
     ],
     operators=("__truediv__",),
-    samples=[*binary(second=(0.5, 3)), case(2, T(3, low=0.5, high=3))],
+    samples=lambda: [*binary(second=(0.5, 3)), case(2, T(3, low=0.5, high=3))],
 )
 
 
@@ -196,7 +200,7 @@ op(
     namespace=(),
     doc="Return div with its result rounded to 0 ('trunc') or down ('floor').\n\n"
     "Raises: RuntimeError for other modes, and where an integer is divided by 0.",
-    samples=[
+    samples=lambda: [
         made._replace(kwargs={"rounding_mode": mode}, only=made.only & kinds)
         for mode, kinds in (("trunc", ALL), ("floor", ALL), (None, FLOATING))
         for made in binary(second=(0.5, 3), special=_EXACT)
@@ -214,7 +218,9 @@ binary_op(
     dtypes=INTEGRAL | FLOATING,
     ref="numpy.floor_divide",
     node="NotImplemented",
-    samples=[made._replace(skip={**made.skip, **UNDERIVED}) for made in binary(second=(0.5, 3))],
+    samples=lambda: [
+        made._replace(skip={**made.skip, **UNDERIVED}) for made in binary(second=(0.5, 3))
+    ],
 )
 
 
@@ -239,7 +245,7 @@ binary_op(
     ref="numpy.fmod",
     node=_of_tensor_or_number("Fmod"),
     kinks=[kink([4.0], [2.0], to=([1.0], [-2.0]), outside=JUMP)],
-    samples=binary(second=(0.5, 3)),
+    samples=lambda: binary(second=(0.5, 3)),
 )
 binary_op(
     "remainder",
@@ -252,7 +258,7 @@ binary_op(
     ref="numpy.remainder",
     node=_of_tensor_or_number("Remainder"),
     kinks=[kink([4.0], [2.0], to=([1.0], [-2.0]), outside=JUMP)],
-    samples=binary(second=(0.5, 3)),
+    samples=lambda: binary(second=(0.5, 3)),
 )
 
 
@@ -317,7 +323,7 @@ binary_op(
     ],
     operators=("__pow__",),
     jvp="pointwise",
-    samples=[
+    samples=lambda: [
         *binary((0.3, 3), (0, 3)),
         case(2, T(3, low=0, high=3)),
         case(T(3), 0),
@@ -355,7 +361,7 @@ binary_op(
     inplace=False,
     ref="numpy.maximum",
     kinks=[kink([2.0], [2.0], to=([0.5], [0.5]))],
-    samples=binary(ties=True),
+    samples=lambda: binary(ties=True),
 )
 binary_op(
     "minimum",
@@ -373,7 +379,7 @@ binary_op(
     inplace=False,
     ref="numpy.minimum",
     kinks=[kink([2.0], [2.0], to=([0.5], [0.5]))],
-    samples=binary(ties=True),
+    samples=lambda: binary(ties=True),
 )
 
 
@@ -400,5 +406,5 @@ op(
     ref="numpy.arctan2",
     doc="Return the angle of the point (other, self), elementwise.\n\nDerivative: 0 at the origin.",
     kinks=[kink([0.0], [0.0], to=([0.0], [0.0]), second=None, outside=JUMP)],
-    samples=binary(ties=True, numbers=False),
+    samples=lambda: binary(ties=True, numbers=False),
 )

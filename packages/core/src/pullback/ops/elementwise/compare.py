@@ -41,7 +41,7 @@ for _name, _doc, _kinds in (
             "gt": "numpy.greater",
             "ge": "numpy.greater_equal",
         }[_name],
-        samples=binary(ties=True),
+        samples=lambda: binary(ties=True),
     )
 
 for _name in ("and", "or", "xor"):
@@ -52,7 +52,7 @@ for _name in ("and", "or", "xor"):
         dtypes=BOOL | INTEGRAL,
         operators=(f"__{_name}__",),
         ref=f"numpy.bitwise_{_name}",
-        samples=binary(special=None),
+        samples=lambda: binary(special=None),
     )
 binary_op(
     "bitwise_left_shift",
@@ -61,7 +61,7 @@ binary_op(
     kernel="lshift",
     dtypes=INTEGRAL,
     ref="numpy.left_shift",
-    samples=binary(second=(0, 6), special=None),
+    samples=lambda: binary(second=(0, 6), special=None),
 )
 binary_op(
     "bitwise_right_shift",
@@ -70,7 +70,7 @@ binary_op(
     kernel="rshift",
     dtypes=INTEGRAL,
     ref="numpy.right_shift",
-    samples=binary(second=(0, 6), special=None),
+    samples=lambda: binary(second=(0, 6), special=None),
 )
 
 
@@ -84,5 +84,5 @@ for _name in ("and", "or", "xor"):
         ),
         ref=f"numpy.logical_{_name}",
         doc=f"Return the logical {_name} of two operands.",
-        samples=binary(numbers=False),
+        samples=lambda: binary(numbers=False),
     )

@@ -39,7 +39,7 @@ op(
     doc="Return the angle of each complex number; pi for negative real ones, else 0.\n\n"
     "Derivative: 0 at 0 and for real numbers.",
     kinks=[kink([0.0, 1.0, -1.0], to=[0.0, 0.0, 0.0], outside=JUMP)],
-    samples=[
+    samples=lambda: [
         *unary(0.2, 3, special=None),
         case(T(2, 3, low=-3, high=-0.2)),
         case(fixed(SPECIAL), skip=KINKS, only=FLOATING),
@@ -131,7 +131,7 @@ op(
     },
     doc="Return the complex numbers with this size and angle, elementwise.\n\n"
     "Raises: RuntimeError unless both are float32 or both float64.",
-    samples=[
+    samples=lambda: [
         made._replace(args=(made.args[0]._replace(low=0.5, high=3), made.args[1]))
         for made in _PARTS
     ],
@@ -165,7 +165,7 @@ op(
     batch="unary",
     method=False,
     vjp={"self": lambda g: ops.view_as_complex(g.contiguous())},
-    samples=[made._replace(skip=NOT_LAZY) for made in _PLAIN],
+    samples=lambda: [made._replace(skip=NOT_LAZY) for made in _PLAIN],
     dtypes=COMPLEX,
     doc="Return the real and imaginary parts as a last dim of 2, over the same memory.",
     ref=lambda np, self: np.stack([self.real, self.imag], -1),
@@ -180,7 +180,7 @@ op(
     vjp={"self": lambda g: ops.view_as_real(g.resolve_conj())},
     dtypes=_PARTS_OF_COMPLEX,
     doc="Return a last dim of 2 as complex numbers, over the same memory.",
-    samples=[case(T(*shape), skip=MEMORY) for shape in ((3, 2), (2,), (0, 2))],
+    samples=lambda: [case(T(*shape), skip=MEMORY) for shape in ((3, 2), (2,), (0, 2))],
     ref=lambda np, self: self[..., 0] + 1j * self[..., 1],
 )
 op(

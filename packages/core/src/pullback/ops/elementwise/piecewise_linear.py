@@ -138,7 +138,7 @@ op(
     method=False,
     function=False,
     doc="Return hardtanh of checked arguments.",
-    samples=[
+    samples=lambda: [
         *(made._replace(args=(made.args[0], 0, 6)) for made in _LIMITED),
         case(T(4, 4, low=-3, high=3), -1, 2, only=_SIGNED_OR_FLOATING),
     ],
@@ -160,7 +160,7 @@ op(
     namespace=F,
     doc="Return each element moved into [min_val, max_val].\n\nDerivative: 0 at the bounds.",
     kinks=[kink([-1.0, 1.0], to=[0.0, 0.0])],
-    samples=[
+    samples=lambda: [
         *activation_samples((), (-2, 1), low=-3, high=3),
         case(T(3), max_val=0.5, only=FLOATING),
     ],
@@ -173,7 +173,7 @@ op(
     method=False,
     namespace=F,
     doc="Replace each element: see `hardtanh`; returns self.",
-    samples=activation_samples((), (-2, 1), low=-3, high=3),
+    samples=lambda: activation_samples((), (-2, 1), low=-3, high=3),
     ref=lambda np, self, min_val=-1, max_val=1: np.clip(self, min_val, max_val),
 )
 op(
@@ -184,7 +184,7 @@ op(
     namespace=F,
     doc="Return each element moved into [0, 6].\n\nDerivative: 0 at the bounds.",
     kinks=[kink([0.0, 6.0], to=[0.0, 0.0])],
-    samples=activation_samples((), low=-2, high=8),
+    samples=lambda: activation_samples((), low=-2, high=8),
     ref=lambda np, self: np.clip(self, 0, 6),
 )
 
@@ -210,7 +210,7 @@ op(
     method=False,
     function=False,
     doc="Return threshold of checked arguments.",
-    samples=activation_samples((1, 7), (0, 2)),
+    samples=lambda: activation_samples((1, 7), (0, 2)),
     ref=lambda np, self, threshold, value: np.where(self <= threshold, value, self),
 )
 

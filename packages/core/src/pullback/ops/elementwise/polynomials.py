@@ -140,8 +140,10 @@ op(
     vjp={"self": _slope_vjp},
     doc="Return a derivative of an orthogonal polynomial of degree n.",
     ref=_REF.slope,
-    samples=[case(T(2, 3, low=-0.9, high=0.9), 3, kind, 1) for kind in range(len(_NAMES))]
-    + [case(T(3, low=-0.9, high=0.9), constant(2, 1, low=0, high=6), 7, 2)],
+    samples=lambda: (
+        [case(T(2, 3, low=-0.9, high=0.9), 3, kind, 1) for kind in range(len(_NAMES))]
+        + [case(T(3, low=-0.9, high=0.9), constant(2, 1, low=0, high=6), 7, 2)]
+    ),
 )
 
 

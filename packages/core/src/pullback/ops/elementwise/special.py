@@ -50,7 +50,7 @@ _special(
     "digamma",
     lambda g, self: g * ops.polygamma(1, self),
     "Return the derivative of lgamma of each element.\n\nNaN at the negative integers.",
-    [*unary(0.3, 5, special=None), case(T(5, low=-2.8, high=-2.2)), *_POLES],
+    lambda: [*unary(0.3, 5, special=None), case(T(5, low=-2.8, high=-2.2)), *_POLES],
     inplace_function=False,
     elsewhere=("special.digamma", "special.psi"),
     mpmath=_unless_extreme("digamma"),
@@ -59,7 +59,7 @@ _special(
     "erfc",
     lambda g, self: g * (-(self * self)).exp() * -1.1283791670955126,
     "Return 1 - erf(x) of each element, exact where erf is close to 1.\n\nSource: DLMF 7.2.2.",
-    unary(-3, 3),
+    lambda: unary(-3, 3),
     elsewhere=("special.erfc",),
     mpmath="erfc",
 )
@@ -82,7 +82,10 @@ _special(
     lambda g, self: g * ops.i1(self),
     "Return the modified Bessel function of the first kind of order 0 of each element.\n\n"
     "Source: DLMF 10.25.2 and 10.40.1.",
-    [*unary(-3, 3, special=(0.0, 1.0, -40.0, 1e-3, float("nan"))), case(T(4, low=18, high=22))],
+    lambda: [
+        *unary(-3, 3, special=(0.0, 1.0, -40.0, 1e-3, float("nan"))),
+        case(T(4, low=18, high=22)),
+    ],
     elsewhere=("special.i0",),
     mpmath=lambda mp, x: mp.besseli(0, x),
 )
@@ -96,7 +99,7 @@ _special(
     "i1",
     _i1_vjp,
     "Return the modified Bessel function of order 1 of each element.",
-    [*unary(0.5, 3, special=None), case(T(4, low=18, high=22))],
+    lambda: [*unary(0.5, 3, special=None), case(T(4, low=18, high=22))],
     inplace=False,
     out=True,
     elsewhere=("special.i1",),
@@ -109,7 +112,7 @@ _special(
     "lgamma",
     lambda g, self: g * ops.digamma(self),
     "Return log |gamma(x)| of each element.\n\nInfinite at 0 and the negative integers.",
-    [*unary(0.3, 5, special=None), case(T(5, low=-2.8, high=-2.2)), *_POLES],
+    lambda: [*unary(0.3, 5, special=None), case(T(5, low=-2.8, high=-2.2)), *_POLES],
     elsewhere=("special.gammaln",),
     mpmath=_lgamma_digits,
     ref="scipy.special.gammaln",
@@ -167,7 +170,7 @@ op(
     "Derivative: 0 beyond the bounds; NaN outside [0, 1] without them.",
     kinks=[kink([0.25, 0.75], 0.25, to=[16 / 3, 16 / 3], second=[-128 / 9, 128 / 9])],
     mpmath=lambda mp, x: mp.log(x / (1 - x)),
-    samples=[
+    samples=lambda: [
         *unary(0.1, 0.9, special=(0.0, 1.0, 0.5, -1.0, 2.0, float("nan"))),
         case(T(2, 3, low=0.3, high=0.7), 0.25),
         case(T(3, low=0.3, high=0.7), eps=0.1),
@@ -186,7 +189,7 @@ op(
     vjp={"self": lambda g, self: _logit_vjp(g, self, None)},
     node="LogitBackward0",
     doc="Return log(x / (1 - x)) of each element.",
-    samples=unary(0.1, 0.9, special=(0.0, 1.0, 0.5, -1.0, 2.0, math.nan)),
+    samples=lambda: unary(0.1, 0.9, special=(0.0, 1.0, 0.5, -1.0, 2.0, math.nan)),
     ref=lambda np, self: _logit_reference(np, self, None),
     mpmath=lambda mp, x: mp.log(x / (1 - x)),
 )
@@ -214,7 +217,7 @@ op(
     doc="Return -x log(x) of each element: 0 at 0, -inf below.",
     kinks=[kink([0.0], to=[INFINITY], second=[-INFINITY], outside=POLE)],
     mpmath=lambda mp, x: -x * mp.log(x),
-    samples=unary(0.3, 3, special=(0.0, -0.0, 1.0, -1.0, math.inf, math.nan)),
+    samples=lambda: unary(0.3, 3, special=(0.0, -0.0, 1.0, -1.0, math.inf, math.nan)),
 )
 op(
     "ndtr(self: Tensor) -> Tensor",
@@ -229,7 +232,7 @@ op(
     node="MulBackward0",
     doc="Return the probability that a standard normal number is below each element.",
     mpmath=lambda mp, x: mp.erfc(-x / mp.sqrt(2)) / 2,
-    samples=unary(-3, 3),
+    samples=lambda: unary(-3, 3),
 )
 
 
@@ -255,7 +258,7 @@ op(
     node=lambda self, other: f"SpecialXlog1PyBackward{number_among(self, other)}",
     doc="Return self * log(1 + other), elementwise; 0 where self is 0, unless other is NaN.",
     kinks=[kink([0.0], [-1.0], to=([0.0], [NAN]), second=None, outside=POLE)],
-    samples=[*binary((0.3, 3), (0.3, 3)), case(2, T(3, low=0.3, high=3)), case(0, T(3))],
+    samples=lambda: [*binary((0.3, 3), (0.3, 3)), case(2, T(3, low=0.3, high=3)), case(0, T(3))],
 )
 
 
@@ -280,10 +283,10 @@ op(
     ref="scipy.special.zeta",
     node=lambda self, other: f"SpecialZetaBackward{number_among(self, other)}",
     doc="Return the Hurwitz zeta function, the sum of 1 / (k + other) ** self for k = 0, 1, ....",
-    samples=[
-        case(n, T(*shape, low=0.3, high=5)) for n in (2.0, 5.0) for shape in ((2, 3), (), (0,))
-    ]
-    + [case(3.0, T(4, low=20, high=50))],
+    samples=lambda: (
+        [case(n, T(*shape, low=0.3, high=5)) for n in (2.0, 5.0) for shape in ((2, 3), (), (0,))]
+        + [case(3.0, T(4, low=20, high=50))]
+    ),
 )
 
 
@@ -323,8 +326,10 @@ op(
     method=False,  # the method has the arguments the other way round
     vjp={"self": _polygamma_vjp},
     doc="Return the n-th derivative of digamma of each element.\n\nSource: DLMF 5.15.1.",
-    samples=[case(n, T(*shape, low=0.5, high=4)) for n, shape in _ORDERS]
-    + [case(2, T(4, low=-1.8, high=-1.2)), case(3, fixed(SPECIAL), skip=KINKS, only=FLOATING)],
+    samples=lambda: (
+        [case(n, T(*shape, low=0.5, high=4)) for n, shape in _ORDERS]
+        + [case(2, T(4, low=-1.8, high=-1.2)), case(3, fixed(SPECIAL), skip=KINKS, only=FLOATING)]
+    ),
     ref=lambda np, n, self: _polygamma_reference(n, self),
 )
 op(
@@ -335,7 +340,7 @@ op(
     promote="float",
     dtypes=FLOATING,
     doc="Return the n-th derivative of digamma of each element.",
-    samples=[case(T(*shape, low=0.5, high=4), n) for n, shape in _ORDERS],
+    samples=lambda: [case(T(*shape, low=0.5, high=4), n) for n, shape in _ORDERS],
     ref=lambda np, self, n: _polygamma_reference(n, self),
 )
 op(
@@ -348,7 +353,7 @@ op(
     node="PolygammaBackward0",
     vjp={"self": _polygamma_vjp},
     doc="Replace each element by the n-th derivative of digamma; returns self.",
-    samples=[case(T(*shape, low=0.5, high=4), n) for n, shape in _ORDERS],
+    samples=lambda: [case(T(*shape, low=0.5, high=4), n) for n, shape in _ORDERS],
     ref=lambda np, self, n: _polygamma_reference(n, self),
 )
 
@@ -399,7 +404,7 @@ op(
     elsewhere=("special.multigammaln",),
     doc="Return the logarithm of the multivariate gamma function of dimension p.\n\n"
     "Source: the definition as a product of gamma functions, DLMF 35.3.4.",
-    samples=[
+    samples=lambda: [
         case(T(*shape, low=2.5, high=5), p) for p in (1, 2, 4) for shape in ((2, 3), (), (0,))
     ],
     ref=lambda np, self, p: _mvlgamma_reference(np, self, p),

@@ -94,7 +94,11 @@ op(
     method=False,
     function=False,
     doc="Return self + (value * tensor1) * tensor2, elementwise.",
-    samples=[case(T(2, 3), T(3), T(2, 1), 2), case(T(), T(), T(), 1), case(T(0, 3), T(3), T(1), 1)],
+    samples=lambda: [
+        case(T(2, 3), T(3), T(2, 1), 2),
+        case(T(), T(), T(), 1),
+        case(T(0, 3), T(3), T(1), 1),
+    ],
     ref=lambda np, self, tensor1, tensor2, value: self + tensor1 * tensor2 * value,
 )
 op(
@@ -104,7 +108,7 @@ op(
     method=False,
     function=False,
     doc="Return self + (value * tensor1) / tensor2, elementwise.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(3), T(2, 1, low=0.5, high=3), 2),
         case(T(), T(), T(low=0.5, high=3), 1),
         case(T(0, 3), T(3), T(1), 1),
@@ -255,7 +259,7 @@ op(
     doc="Return self where the condition holds, else other.\n\nWith a condition "
     "alone: the positions where it holds, as a tuple of one index tensor per dim.",
     jvp="pointwise",
-    samples=[
+    samples=lambda: [
         case(mask(2, 3), T(2, 3), T(2, 3)),
         case(mask(3), T(2, 1), T()),
         case(mask(2, 1), T(3), 2),
@@ -270,7 +274,11 @@ op(
     composite=lambda self, condition, other: ops.where(condition, self, other),
     method="where",
     doc="Return self where the condition holds, else other.",
-    samples=[case(T(2, 3), mask(2, 3), T(3)), case(T(2, 1), mask(3), 0), case(T(), mask(), T())],
+    samples=lambda: [
+        case(T(2, 3), mask(2, 3), T(3)),
+        case(T(2, 1), mask(3), 0),
+        case(T(), mask(), T()),
+    ],
     ref=lambda np, self, condition, other: np.where(condition, self, other),
 )
 
@@ -288,7 +296,7 @@ op(
     node=lambda value_shape: f"MaskedFillBackward{1 if isinstance(value_shape, tuple) else 0}",
     batch="masked_fill",
     doc="Return self with `value`, cast to its dtype, where the mask holds.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), mask(2, 3), 1),
         case(T(2, 3), mask(3), 0),
         case(T(2, 1), mask(3), T()),
@@ -376,7 +384,7 @@ op(
     method=False,
     function=False,
     doc="Return minimum(maximum(self, min), max), elementwise.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(3), T(2, 1)),
         case(T(2, 3), 1, 2),
         case(T(), 0, 2),
@@ -403,7 +411,7 @@ op(
         kink([-1.0, 1.0], -1.0, 1.0, to=[1.0, 1.0]),
         kink([1.0], [1.0], [2.0], to=([1.0], [0.0], [0.0])),
     ],
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(3), T(2, 1)),
         case(T(2, 3), 1, 2),
         case(T(2, 3), None, 1),
@@ -437,7 +445,7 @@ op(
     doc="Return each element, or min where that is larger; NaN wins.\n\n"
     "Derivative: to self where both are equal.",
     kinks=[kink([0.0], 0.0, to=[1.0])],
-    samples=binary(ties=True),
+    samples=lambda: binary(ties=True),
     ref="numpy.maximum",
     inplace_function=True,
 )
@@ -456,7 +464,7 @@ op(
     doc="Return each element, or max where that is smaller; NaN wins.\n\n"
     "Derivative: to self where both are equal.",
     kinks=[kink([0.0], 0.0, to=[1.0])],
-    samples=binary(ties=True),
+    samples=lambda: binary(ties=True),
     ref="numpy.minimum",
     inplace_function=True,
 )

@@ -91,7 +91,13 @@ for _name, _back, _what in (
         function=_name,
         namespace="fft",
         method=False,
-        samples=[case(T(5)), case(T(2, 3)), case(T(3, 4), 1), case(T(3, 4), (0, -1)), case(T(0))],
+        samples=lambda: [
+            case(T(5)),
+            case(T(2, 3)),
+            case(T(3, 4), 1),
+            case(T(3, 4), (0, -1)),
+            case(T(0)),
+        ],
         ref=(lambda np, self, dim=None: np.fft.fftshift(self, dim))
         if not _back
         else (lambda np, self, dim=None: np.fft.ifftshift(self, dim)),

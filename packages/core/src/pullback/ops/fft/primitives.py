@@ -81,7 +81,7 @@ op(
     function=False,
     dtypes=COMPLEX,
     ref=references.fft_c2c,
-    samples=[
+    samples=lambda: [
         case(T(4), (0,), 0, True),
         case(T(2, 3), (1,), 1, False),
         case(T(3, 2, 2), (0, 2), 2, True),
@@ -106,7 +106,7 @@ op(
     function=False,
     dtypes=REAL_DTYPES,
     ref=references.fft_r2c,
-    samples=[
+    samples=lambda: [
         case(T(4), (0,), 0, True, True),
         case(T(5), (0,), 2, False, True),
         case(T(2, 3), (1, 0), 1, False, True),
@@ -135,7 +135,7 @@ op(
     function=False,
     dtypes=COMPLEX,
     ref=references.fft_c2r,
-    samples=[
+    samples=lambda: [
         case(T(3), (0,), 0, False, 4),
         case(T(3), (0,), 2, True, 5),
         case(T(2, 3), (1, 0), 1, True, 2),

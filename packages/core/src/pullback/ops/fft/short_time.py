@@ -305,7 +305,7 @@ op(
     composite=_stft,
     dtypes=_TAKEN,
     ref=references.stft,
-    samples=[
+    samples=lambda: [
         case(T(9), 4, 2, window=real(4), return_complex=True),
         case(T(2, 9), 5, 3, 3, real(3), onesided=False, return_complex=True),
         case(T(8), 4, 1, window=real(4), center=False, normalized=True, return_complex=True),
@@ -328,7 +328,7 @@ op(
     composite=_istft,
     dtypes=COMPLEX,
     ref=references.istft,
-    samples=[
+    samples=lambda: [
         case(T(3, 4), 4, 2, window=real(4, low=1, high=2)),
         case(T(2, 3, 3), 5, 1, 3, real(3, low=1, high=2), normalized=True),
         case(T(4, 3), 4, 2, window=real(4, low=1, high=2), center=False),

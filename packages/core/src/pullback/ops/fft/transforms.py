@@ -193,7 +193,7 @@ for _name, (_result, _forward, _what) in _FUNCTIONS.items():
         function=_name,
         dtypes=_REAL if _result == "half" else _TAKEN,
         ref=getattr(references, _name),
-        samples=[
+        samples=lambda: [
             case(T(4)),
             case(T(2, 3), 5, 0, "ortho"),
             case(T(3, 4), 2, norm="forward"),
@@ -213,7 +213,7 @@ for _name, (_result, _forward, _what) in _FUNCTIONS.items():
             function=_name + _suffix,
             dtypes=_REAL if _result == "half" else _TAKEN,
             ref=getattr(references, _name + "n"),
-            samples=[
+            samples=lambda: [
                 case(T(3, 2)),
                 case(T(2, 3, 2), (2, 4), (2, 0), "ortho"),
                 case(T(0, 2, 3), dim=(1, 2)),

@@ -45,7 +45,7 @@ op(
     out_dtype="exact",
     ref="numpy.argwhere",
     doc="Return the coordinates of the elements that are not 0, row by row.",
-    samples=[
+    samples=lambda: [
         case(T(*shape, low=-1, high=1, step=1), skip=COUNTED) for shape in ((4,), (3, 4), (0, 2))
     ],
 )
@@ -56,7 +56,7 @@ op(
     method=False,
     function=False,
     doc="Return the coordinates of the elements that are not 0.",
-    samples=[
+    samples=lambda: [
         case(T(*shape, low=-1, high=1, step=1), skip=COUNTED) for shape in ((4,), (3, 4), (0, 2))
     ],
     ref="numpy.argwhere",
@@ -95,7 +95,7 @@ op(
     ">>> import pullback\n"
     ">>> pullback.nonzero_static(pullback.tensor([0, 5, 7]), size=3)\n"
     "tensor([[ 1],\n        [ 2],\n        [-1]])",
-    samples=[
+    samples=lambda: [
         case(T(3, 4, low=-1, high=1, step=1), size=4),
         case(T(2, 2, low=1, high=2), size=5, fill_value=7),
         case(T(0, 2), size=2),
@@ -197,7 +197,7 @@ op(
     function=False,
     vjp={"self": lambda g, self_like, indices: ops.index_backward(g, self_like.shape, indices)},
     doc="Return the elements at index tensors, one per dim or None; as self[indices].",
-    samples=[
+    samples=lambda: [
         case(T(4, 3), KEY),
         case(T(4, 3), (None, at(2, high=3))),
         case(T(4, 3), (at(2, high=4), at(2, high=3))),
@@ -232,7 +232,7 @@ op(
     kernel="index_put",
     node="IndexPutBackward0",
     doc="Return zeros with self added at index tensors.",
-    samples=[
+    samples=lambda: [
         case(T(5, 3), (4, 3), KEY),
         case(T(2, 2), (2, 3), (None, at(2, high=3))),
         case(T(2), (4, 3), (at(2, high=4), at(2, high=3))),

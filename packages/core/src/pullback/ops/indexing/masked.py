@@ -37,7 +37,7 @@ op(
     doc="Return the elements at which a mask holds, as a vector.\n\nBoth are broadcast.\n\nRaises: "
     "RuntimeError for a mask that is not bool.",
     ref=references.masked_select,
-    samples=[
+    samples=lambda: [
         case(T(2, 3), mask(2, 3), skip=COUNTED),
         case(T(2, 3), mask(3), skip=COUNTED),
         case(T(3), mask(2, 1), skip=COUNTED),
@@ -98,7 +98,7 @@ op(
     },
     doc="Return self with the elements of source, in order, where a mask holds.\n\nRaises: "
     "RuntimeError for too few elements and for another dtype.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), mask(2, 3), T(6)),
         case(T(2, 3), mask(3), T(2, 4)),
         case(T(3), mask(2, 1), T(6)),

@@ -222,7 +222,7 @@ op(
     ref=lambda np, self, dim, index, src, mode: references.scatter_reduce(
         np, self, dim, index, src, _MODES[mode]
     ),
-    samples=[
+    samples=lambda: [
         case(T(4, 3), 0, at(3, 3, high=4), T(3, 3), 0),
         *(case(T(4, 3), 1, at(4, 2, high=3), T(4, 2), mode, only=REAL) for mode in (1, 2)),
     ],

@@ -53,7 +53,7 @@ op(
     vjp={"self": lambda g, self_like, index: _take_vjp(g, self_like, index)},
     doc="Return the elements at positions of the flattened tensor; negative ones count from the "
     "end.\n\nShape: index's.\n\nRaises: IndexError out of range.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), at(4, high=6, low=-6)),
         case(T(2, 3), at(2, 2, high=6)),
         case(T(), at(2, high=1)),
@@ -173,7 +173,7 @@ op(
     ref=references.take_along_dim,
     doc="Return the elements at indices along a dim, to which the other dims are broadcast.\n\n"
     "Without a dim, of the flattened tensors. Indices out of range wrap around.",
-    samples=[
+    samples=lambda: [
         case(T(4, 3), at(2, 3, high=4), 0),
         case(T(4, 3), at(4, 1, high=3), 1),
         case(T(4, 3), at(1, 2, high=3), -1),

@@ -136,7 +136,7 @@ op(
     namespace="linalg",
     function="cholesky",
     dtypes=SOLVED,
-    samples=[*_SAMPLES, _TWO._replace(kwargs={"upper": True})],
+    samples=lambda: [*_SAMPLES, _TWO._replace(kwargs={"upper": True})],
     ref=references.cholesky,
     doc=f"{_ABOUT}\n\nRaises: LinAlgError for a matrix that is not positive-definite.",
 )
@@ -164,7 +164,7 @@ op(
     out_overlap=True,
     out_dtype="exact",
     dtypes=SOLVED,
-    samples=[*_SAMPLES, _POSITIVE._replace(args=(*_POSITIVE.args, True))],
+    samples=lambda: [*_SAMPLES, _POSITIVE._replace(args=(*_POSITIVE.args, True))],
     ref=references.cholesky,
     doc=f"{_ABOUT}\n\nRaises: LinAlgError for a matrix that is not positive-definite.",
 )
@@ -210,7 +210,7 @@ op(
     out_overlap=True,
     out_dtype="exact",
     dtypes=SOLVED,
-    samples=[
+    samples=lambda: [
         case(T(3, 2), TRIANGLE),
         case(T(2, 3), TRIANGLES),
         case(T(3, 2), TRIANGLE, True),
@@ -228,7 +228,7 @@ op(
     out_overlap=True,
     out_dtype="exact",
     dtypes=SOLVED,
-    samples=[case(TRIANGLE), case(TRIANGLES, True), case(T(0, 0))],
+    samples=lambda: [case(TRIANGLE), case(TRIANGLES, True), case(T(0, 0))],
     ref=references.cholesky_inverse,
     doc="Return the inverse of A, given its Cholesky factor: lower triangular, or upper "
     "triangular with `upper`.\n\nRaises: LinAlgError where a diagonal element is 0.",

@@ -66,7 +66,7 @@ op(
     dtypes=_WIDE,
     ref=references.cdist,
     doc="Return the distances of the rows of two matrices, of one batch shape.",
-    samples=[
+    samples=lambda: [
         *(case(T(2, 3), T(4, 3), p) for p in _ORDERS),
         case(T(2, 2, 3), T(2, 1, 3), 2),
         case(T(2, 0), T(3, 0), 2),
@@ -99,7 +99,7 @@ op(
     dtypes=_WIDE,
     ref=references.cdist,
     doc="Return Euclidean distances of rows by one matrix product: fast, but small ones are rough.",
-    samples=[case(T(2, 3), T(4, 3)), case(T(2, 2, 3), T(2, 4, 3))],
+    samples=lambda: [case(T(2, 3), T(4, 3)), case(T(2, 2, 3), T(2, 4, 3))],
 )
 
 _MODES = {
@@ -162,7 +162,7 @@ op(
         kink([[1.0, 1.0]], [[1.0, 1.0]], to=([[0.0, 0.0]], [[0.0, 0.0]]), second=None),
         kink([[1.0, 1.0]], [[1.0, 1.0]], 1.0, to=([[0.0, 0.0]], [[0.0, 0.0]])),
     ],
-    samples=[
+    samples=lambda: [
         *(case(T(2, 3), T(4, 3), p=p) for p in _ORDERS),
         case(T(2, 1, 2, 3), T(3, 4, 3)),
         case(T(2, 3), T(4, 3), compute_mode="use_mm_for_euclid_dist"),
@@ -220,7 +220,7 @@ op(
     dtypes=_WIDE,
     ref=references.pdist,
     doc="Return the distances of all pairs of rows of a matrix.",
-    samples=[*(case(T(4, 3), p) for p in _ORDERS), case(T(1, 3), 2), case(T(3, 0), 2)],
+    samples=lambda: [*(case(T(4, 3), p) for p in _ORDERS), case(T(1, 3), 2), case(T(3, 0), 2)],
 )
 
 
@@ -247,7 +247,7 @@ op(
     doc="Return the p-norm distances of all pairs of rows: the upper triangle of cdist, row by "
     "row.\n\nDerivative: 0 where a distance is 0.",
     kinks=[kink([[1.0, 1.0], [1.0, 1.0]], to=[[0.0, 0.0], [0.0, 0.0]], second=None)],
-    samples=[
+    samples=lambda: [
         *(case(T(4, 3), p=p) for p in _ORDERS),
         case(T(5, 2)),
         case(T(1, 3)),
@@ -282,7 +282,7 @@ op(
             [[1.0, 1.0]], [[1.0, 1.0]], 2.0, 0.0, to=([[0.0, 0.0]], [[0.0, 0.0]]), differs=TORCH_NAN
         )
     ],
-    samples=[
+    samples=lambda: [
         *(case(T(2, 3), T(2, 3), p, skip=KINKS if p == 0 else {}) for p in (*_ORDERS, -1)),
         case(T(2, 3), T(3), keepdim=True),
         case(T(3), T(3), 2, 0.1),
@@ -302,7 +302,7 @@ op(
     doc="Return the larger of self and a number; derivative 1 everywhere.",
     kinks=[kink([0.0, 2.0], 1.0, to=[1.0, 1.0], outside="it is clamp_min with the derivative 1")],
     nonderivative_at=lambda *arrays: True,
-    samples=[case(T(2, 3, low=0.5, high=2), 0.1), case(fixed((0, 1, 2)), 1.5, skip=KINKS)],
+    samples=lambda: [case(T(2, 3, low=0.5, high=2), 0.1), case(fixed((0, 1, 2)), 1.5, skip=KINKS)],
     ref=lambda np, self, low: np.maximum(self, low),
 )
 
@@ -340,7 +340,7 @@ op(
             outside="it turns 1e-8 away from there",
         )
     ],
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(2, 3)),
         case(T(2, 3), T(3), -1),
         case(T(3), T(3), 0),
@@ -375,7 +375,7 @@ op(
             outside="it turns 1e-12 away from there",
         )
     ],
-    samples=[
+    samples=lambda: [
         case(T(2, 3)),
         case(T(2, 3), 1.0, 0),
         case(T(3), dim=0),
@@ -419,7 +419,7 @@ op(
         kink([1.0, -1.0], -INFINITY, to=[0.5, -0.5]),
         kink([0.0, 0.0], 3, to=[0.0, 0.0]),
     ],
-    samples=[
+    samples=lambda: [
         case(T(2, 3)),
         case(T(2, 3), 1, 0),
         case(T(2, 3), math.inf, -1, True),

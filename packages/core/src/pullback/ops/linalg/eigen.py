@@ -186,7 +186,7 @@ op(
         ops.eigvalsh_batch(_checked_hermitian(A, UPLO, "linalg_eigvalsh"))
     )[0],
     function="eigvalsh",
-    samples=[*_SYMMETRIC, _SYMMETRIC[0]._replace(kwargs={"UPLO": "u"})],
+    samples=lambda: [*_SYMMETRIC, _SYMMETRIC[0]._replace(kwargs={"UPLO": "u"})],
     ref=lambda np, A, UPLO="L": np.linalg.eigvalsh(A, UPLO.upper()),
     doc="Return the eigenvalues of Hermitian matrices, in ascending order: see linalg.eigh.\n\n"
     f"Shape: (..., n, n) gives (..., n), which are real.\n\nDerivative: that among Hermitian "

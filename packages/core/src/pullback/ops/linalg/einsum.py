@@ -410,7 +410,7 @@ op(
     doc="Return the sum of products of tensors by labelled dims, as 'ij,jk->ik' or with lists of "
     "numbers after each tensor.\n\nMore than two operands are multiplied in an order that "
     "opt_einsum finds, if it is installed, or else pair by pair, cheapest first.",
-    samples=[
+    samples=lambda: [
         case("ij,jk->ik", T(2, 3), T(3, 4)),
         case("ij,jk", T(2, 3), T(3, 4)),
         case("ii", T(3, 3)),

@@ -74,7 +74,7 @@ op(
     node="LinalgSolveExBackward0",
     doc="Return the solutions X of self @ X = other, and per matrix the number of its first pivot "
     "that is 0, counted from 1, or 0.",
-    samples=[
+    samples=lambda: [
         _regular(T(3, 2)),
         _two(T(2, 2, 3)),
         case(T(0, 2, 2), T(0, 2, 1)),
@@ -110,7 +110,7 @@ op(
     dtypes=SOLVED,
     node="LinalgInvExBackward0",
     doc="Return the inverses of matrices, and per matrix the number of its first pivot that is 0.",
-    samples=[_regular(), _two(), case(T(0, 2, 2)), case(T(0, 0))],
+    samples=lambda: [_regular(), _two(), case(T(0, 2, 2)), case(T(0, 0))],
     ref=lambda np, self: (np.linalg.inv(self), np.zeros(self.shape[:-2])),
 )
 
@@ -456,7 +456,7 @@ op(
     method=False,
     out=True,
     dtypes=NUMBERS,
-    samples=[case(*chain) for chain in _CHAINS],
+    samples=lambda: [case(*chain) for chain in _CHAINS],
     ref=lambda np, *matrices: _one_by_one(np, matrices),
     doc="Return the product of matrices, in the order that needs the fewest multiplications.\n\n"
     "Deprecated as in torch: linalg.multi_dot does the same.",
@@ -473,7 +473,7 @@ op(
     function="multi_dot",
     dtypes=NUMBERS,
     ref=_one_by_one,
-    samples=[*(case(chain) for chain in _CHAINS), case([T(3), T(3, 2), T(2)])],
+    samples=lambda: [*(case(chain) for chain in _CHAINS), case([T(3), T(3, 2), T(2)])],
     doc="Return the product of two or more matrices, in the order that needs the fewest "
     "multiplications; the first and the last may be vectors.",
 )

@@ -137,7 +137,7 @@ op(
     constant=True,
     dtypes=1 << 4,
     doc="Return what swaps, given by rows counted from 1, make of the numbers 0 .. rows - 1.",
-    samples=[
+    samples=lambda: [
         case(fixed((2, 3, 3), kind="int32"), 3),
         case(fixed((3, 2), shape=(1, 2), kind="int32"), 3),
         case(fixed((), shape=(0,), kind="int32"), 2),
@@ -237,7 +237,7 @@ op(
     function="lu_factor",
     kinks=_TIE,
     nonderivative_at=references.pivots_are_zero,
-    samples=[_SAMPLES[0], _SAMPLES[3], _SAMPLES[4]],
+    samples=lambda: [_SAMPLES[0], _SAMPLES[3], _SAMPLES[4]],
     ref=lambda np, A: references.lu_packed(np, A)[:2],
     doc=f"Return L and U in one matrix and the pivots of {_ABOUT} For a pivot of 0 too.",
     **_KEYWORDS,
@@ -260,7 +260,7 @@ op(
     function="lu",
     kinks=_TIE,
     nonderivative_at=references.pivots_are_zero,
-    samples=[*_PLAIN, *_SAMPLES[2:]],
+    samples=lambda: [*_PLAIN, *_SAMPLES[2:]],
     ref=references.lu,
     doc="Return P, L and U with A = P L U, where P is a permutation matrix, by partial pivoting."
     "\n\nShape: (..., m, n) gives (..., m, m), (..., m, k) and (..., k, n), where k = min(m, n)."
@@ -276,7 +276,7 @@ op(
     out_overlap=True,
     out_dtype="exact",
     dtypes=SOLVED,
-    samples=[*_PLAIN, _SAMPLES[0]._replace(kwargs={"get_infos": True})],
+    samples=lambda: [*_PLAIN, _SAMPLES[0]._replace(kwargs={"get_infos": True})],
     ref=references.top_lu,
     doc="Return L and U in one matrix and the pivots, with `get_infos` the infos too: see "
     "linalg.lu_factor and linalg.lu_factor_ex.",
@@ -333,7 +333,7 @@ op(
     out_dtype="exact",
     method=False,
     dtypes=SOLVED,
-    samples=[
+    samples=lambda: [
         case(*_PACKED, skip=_SWAPS),
         case(_TALL, fixed((3, 2), kind="int32"), skip=_SWAPS),
         case(_WIDE, fixed((2, 2), kind="int32"), skip=_SWAPS),
@@ -458,7 +458,7 @@ op(
     out_overlap=True,
     out_dtype="exact",
     dtypes=SOLVED,
-    samples=[case(T(3, 2), *_PACKED, skip=_SWAPS)],
+    samples=lambda: [case(T(3, 2), *_PACKED, skip=_SWAPS)],
     ref=lambda np, self, LU_data, LU_pivots: references.lu_solve(np, LU_data, LU_pivots, self),
     doc="Return the solution X of A X = self, given what linalg.lu_factor makes of A.",
 )

@@ -25,7 +25,7 @@ op(
     out_dtype="exact",
     ref="numpy.matmul",
     doc="Return the product of two matrices.\n\nShape: (m, k) and (k, n) give (m, n).",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(3, 4)),
         case(T(1, 1), T(1, 1)),
         case(T(0, 3), T(3, 2)),
@@ -50,7 +50,7 @@ op(
     ref="numpy.matmul",
     doc="Return the products of two batches of matrices.\n\nShape: (b, m, k) and (b, k, n) give "
     "(b, m, n).",
-    samples=[
+    samples=lambda: [
         case(T(2, 2, 3), T(2, 3, 4)),
         case(T(0, 2, 3), T(0, 3, 2)),
         case(T(2, 2, 0), T(2, 0, 3)),
@@ -75,7 +75,7 @@ op(
     out_overlap=True,
     out_dtype="exact",
     doc="Return beta * self + alpha * (mat1 @ mat2).",
-    samples=[
+    samples=lambda: [
         case(T(2, 4), T(2, 3), T(3, 4)),
         case(T(4), T(2, 3), T(3, 4), beta=2, alpha=3),
         case(T(2, 1), T(2, 3), T(3, 4), beta=0),
@@ -134,7 +134,7 @@ op(
     ref="numpy.matmul",
     doc="Return the matrix product, broadcast over leading dims.",
     operators=("__matmul__",),
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(3, 4)),
         case(T(3), T(3)),
         case(T(3), T(3, 2)),
@@ -167,7 +167,7 @@ op(
     out_dtype="exact",
     ref="numpy.dot",
     doc="Return the inner product of two vectors.",
-    samples=[case(T(3), T(3)), case(T(1), T(1)), case(T(0), T(0))],
+    samples=lambda: [case(T(3), T(3)), case(T(1), T(1)), case(T(0), T(0))],
     dtypes=NUMBERS,
 )
 op(
@@ -186,7 +186,7 @@ op(
     out_dtype="exact",
     ref="numpy.matmul",
     doc="Return the product of a matrix and a vector.",
-    samples=[case(T(2, 3), T(3)), case(T(0, 3), T(3)), case(T(2, 0), T(0))],
+    samples=lambda: [case(T(2, 3), T(3)), case(T(0, 3), T(3)), case(T(2, 0), T(0))],
     dtypes=NUMBERS,
 )
 
@@ -209,7 +209,7 @@ op(
     ref="numpy.vdot",
     dtypes=NUMBERS,
     doc="Return the inner product of two vectors, the first one conjugated.",
-    samples=[case(T(3), T(3)), case(T(1), T(1)), case(T(0), T(0))],
+    samples=lambda: [case(T(3), T(3)), case(T(1), T(1)), case(T(0), T(0))],
 )
 
 
@@ -273,7 +273,7 @@ op(
     out_dtype="exact",
     doc="Return beta * self + alpha * (mat @ vec).\n\nWith beta = 0, self is not read: NaN in it "
     "does not matter.",
-    samples=[
+    samples=lambda: [
         case(T(2), T(2, 3), T(3)),
         case(T(), T(2, 3), T(3), beta=2, alpha=3),
         case(T(1), T(2, 3), T(3), beta=0),
@@ -320,7 +320,7 @@ op(
     },
     doc="Return beta * self + alpha * outer(vec1, vec2).\n\nWith beta = 0, NaN in self does not "
     "matter. Operands of several dtypes are promoted.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(2), T(3)),
         case(T(3), T(2), T(3), beta=2, alpha=3),
         case(T(), T(2), T(3), beta=0),
@@ -367,7 +367,7 @@ op(
     out_dtype="exact",
     doc="Return beta * self + alpha * (batch1 @ batch2), batch by batch.\n\nWith beta = 0, self is "
     "not read: NaN in it does not matter.",
-    samples=[
+    samples=lambda: [
         case(T(2, 2, 4), T(2, 2, 3), T(2, 3, 4)),
         case(T(4), T(2, 2, 3), T(2, 3, 4), beta=2, alpha=3),
         case(T(2, 1, 1), T(2, 2, 3), T(2, 3, 4), beta=0),
@@ -422,7 +422,7 @@ op(
     out_dtype="exact",
     doc="Return beta * self + alpha * (the sum of the products of two batches of matrices).\n\n"
     "With beta = 0, self is not read: NaN in it does not matter.",
-    samples=[
+    samples=lambda: [
         case(T(2, 4), T(2, 2, 3), T(2, 3, 4)),
         case(T(4), T(2, 2, 3), T(2, 3, 4), beta=2, alpha=3),
         case(T(2, 1), T(2, 2, 3), T(2, 3, 4), beta=0),
@@ -451,5 +451,5 @@ op(
     ref="numpy.matmul",
     dtypes=NUMBERS,
     doc="Return the matrix product, broadcast over leading dims.",
-    samples=[case(T(2, 3), T(3, 4)), case(T(3), T(3)), case(T(2, 2, 3), T(3, 2))],
+    samples=lambda: [case(T(2, 3), T(3, 4)), case(T(3), T(3)), case(T(2, 2, 3), T(3, 2))],
 )

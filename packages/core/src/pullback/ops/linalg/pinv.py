@@ -121,7 +121,7 @@ op(
     dtypes=SOLVED,
     node="LinalgPinvBackward0",
     doc="Return pseudoinverses; singular values up to max(atol, rtol * the largest) count as 0.",
-    samples=[
+    samples=lambda: [
         case(_TALL, 0.0, 1e-6, False, skip=_SAME),
         case(_SQUARE, 0.0, 1e-6, False, skip=_SAME),
         case(T(2, 2, 3), 0.0, 1e-6, False, skip=_SAME),
@@ -190,7 +190,7 @@ op(
     kinks=[kink([[0.0, 0.0]], to=[[0.0, 0.0]], outside=_SAME_RANK)],
     nonderivative_at=references.rank_is_not_full,
     dtypes=SOLVED,
-    samples=[
+    samples=lambda: [
         case(_TALL, skip=_SAME),
         case(T(2, 2, 3), skip=_SAME),
         case(T(0, 3)),
@@ -216,7 +216,7 @@ op(
     kinks=[kink([[0.0, 0.0]], to=[[0.0, 0.0]], outside=_SAME_RANK)],
     nonderivative_at=references.rank_is_not_full,
     dtypes=SOLVED,
-    samples=[case(_TALL, skip=_SAME), case(_SQUARE, 0.01, skip=_SAME)],
+    samples=lambda: [case(_TALL, skip=_SAME), case(_SQUARE, 0.01, skip=_SAME)],
     ref=lambda np, self, rcond=1e-15: np.linalg.pinv(self, rcond=rcond),
     doc="Return the pseudoinverses of matrices: see linalg.pinv, where `rcond` is rtol.",
 )
@@ -253,7 +253,7 @@ op(
     function="matrix_rank",
     constant=True,
     dtypes=SOLVED,
-    samples=[
+    samples=lambda: [
         case(_TALL),
         case(fixed((1, 2, 2, 4, 1, 0, 0, 1), shape=(2, 2, 2))),
         case(_SYMMETRIC, hermitian=True),
@@ -308,7 +308,7 @@ op(
     function="cond",
     kinks=[kink([[1.0, 0.0], [0.0, 1.0]], to=[[1.0, 0.0], [0.0, -1.0]], second=None)],
     dtypes=SOLVED,
-    samples=[
+    samples=lambda: [
         *(case(_SQUARE, p, skip=_SINGULAR) for p in (None, -2, 1, -math.inf, "fro", "nuc")),
         case(_TALL, 2, skip=_SINGULAR),
         case(T(0, 2, 2), 1, skip=_SINGULAR),
@@ -452,7 +452,7 @@ op(
     ],
     nonderivative_at=references.rank_is_not_full,
     dtypes=SOLVED,
-    samples=[
+    samples=lambda: [
         case(_TALL, T(3, 2), skip={**_SAME, **_FEW}),
         case(_TALL, T(3, 2), driver="gels", skip={**_SAME, **_FEW}),
         case(_TALL, T(3, 1), driver="gelsd", skip={**_SAME, **_VALUES}),

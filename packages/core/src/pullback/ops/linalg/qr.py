@@ -120,7 +120,7 @@ op(
     dtypes=SOLVED,
     node="LinalgHouseholderProductBackward0",
     doc="Return the first columns of the product of the reflections 1 - tau v v^H.",
-    samples=[
+    samples=lambda: [
         case(T(3, 3), T(3), 3),
         case(T(3, 2), T(2), 3),
         case(T(2, 3, 1), T(2, 1), 2),
@@ -257,7 +257,7 @@ op(
     out_overlap=True,
     out_dtype="exact",
     dtypes=SOLVED,
-    samples=[
+    samples=lambda: [
         case(T(3, 2), T(2), T(3, 2)),
         case(T(3, 3), T(3), T(2, 3), False),
         case(T(2, 3, 2), T(2, 2), T(2, 3, 1), True, True),
@@ -403,7 +403,7 @@ op(
     node="LinalgQrBackward0",
     doc="Return Q and R of self = Q R by `mode`: see linalg.qr.",
     nonderivative_at=references.rank_is_not_full,
-    samples=[made._replace(args=(*made.args, "reduced")) for made in _SAMPLES],
+    samples=lambda: [made._replace(args=(*made.args, "reduced")) for made in _SAMPLES],
     ref=references.qr,
 )
 
@@ -437,7 +437,7 @@ op(
     dtypes=SOLVED,
     kinks=[kink([[0.0], [1.0]], to=[[-1.0], [-1.0]], second=None, outside=_JUMP)],
     nonderivative_at=references.rank_is_not_full,
-    samples=[
+    samples=lambda: [
         *_SAMPLES,
         case(_WIDE, "complete", skip=_SAME, only=FLOATING),
         case(T(2, 3, 0), "complete", skip=_NO_GRAD),
@@ -473,7 +473,7 @@ op(
     out_overlap=True,
     out_dtype="exact",
     dtypes=SOLVED,
-    samples=[*_SAMPLES[:4], case(_WIDE, False, skip=_SAME, only=FLOATING)],
+    samples=lambda: [*_SAMPLES[:4], case(_WIDE, False, skip=_SAME, only=FLOATING)],
     ref=lambda np, self, some=True: references.qr(np, self, "reduced" if some else "complete"),
     doc="Return Q and R of self = Q R: see linalg.qr, whose mode is 'complete' for some=False.",
 )

@@ -382,7 +382,7 @@ op(
         kink([[1.0, 0.0], [0.0, 1.0]], 2, to=[[0.5, 0.0], [0.0, 0.5]], second=None),
         kink([[1.0, 0.0], [0.0, 1.0]], "nuc", to=[[1.0, 0.0], [0.0, 1.0]], second=None),
     ],
-    samples=[
+    samples=lambda: [
         *(
             case(T(*shape), order, skip=_EQUAL_ROWS, only=_kinds(order))
             for shape in ((2, 3), (2, 3, 2))
@@ -435,7 +435,7 @@ op(
     doc="Return the norm of vectors (one dim) or of matrices (two): see `linalg.vector_norm` and "
     "`linalg.matrix_norm`. Without an order, the square root of the sum of squares.",
     kinks=[kink([0.0, 0.0], to=[0.0, 0.0], differs=TORCH_NAN)],
-    samples=[
+    samples=lambda: [
         case(T(2, 3)),
         case(T(3), 3),
         case(T(2, 3), 1),

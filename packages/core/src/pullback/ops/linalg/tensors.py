@@ -42,7 +42,7 @@ op(
     autocast=("float32", None),
     composite=_tensorinv,
     function="tensorinv",
-    samples=[
+    samples=lambda: [
         case(fixed(_REGULAR, shape=(3, 1, 3)), skip=_SAME_ROWS),
         case(fixed(_REGULAR, shape=(3, 3)), 1, skip=_SAME_ROWS),
         case(fixed((2, 1, 1, 3), shape=(2, 1, 2, 1)), skip=_SAME_ROWS),
@@ -76,7 +76,7 @@ op(
     autocast=("float32", None),
     composite=_tensorsolve,
     function="tensorsolve",
-    samples=[
+    samples=lambda: [
         case(fixed(_REGULAR, shape=(3, 1, 3)), T(3, 1), skip=_SAME_ROWS),
         case(fixed(_REGULAR, shape=(3, 3)), T(3), skip=_SAME_ROWS),
         case(fixed(_REGULAR, shape=(3, 1, 3)), T(1, 3), dims=(0,), skip=_SAME_ROWS),
@@ -113,7 +113,7 @@ op(
     function=False,
     elsewhere=("linalg.vander",),
     dtypes=NUMBERS,
-    samples=[case(T(3)), case(T(2, 2), N=4), case(T(0), N=2)],
+    samples=lambda: [case(T(3)), case(T(2, 2), N=4), case(T(0), N=2)],
     ref=references.linalg_vander,
     doc="Return Vandermonde matrices: the powers 0, 1, .., N - 1 of each number.\n\n"
     "Shape: (..., n) gives (..., n, N); N is n by default. Integers give int64.\n\n"
@@ -127,7 +127,7 @@ op(
     function="diagonal",
     dtypes=ALL,
     view=True,
-    samples=[case(T(3, 3)), case(T(2, 3, 4), offset=1), case(T(2, 3, 4), dim1=0, dim2=1)],
+    samples=lambda: [case(T(3, 3)), case(T(2, 3, 4), offset=1), case(T(2, 3, 4), dim1=0, dim2=1)],
     ref=lambda np, A, offset=0, dim1=-2, dim2=-1: np.diagonal(A, offset, dim1, dim2),
     doc="Return the view of a diagonal of two dims, by default the last; it is the last dim.",
 )
@@ -162,7 +162,7 @@ op(
     out_overlap=True,
     out_dtype="exact",
     dtypes=SOLVED,
-    samples=[
+    samples=lambda: [
         case(fixed((1, 2, 4, 1, -2, 3), shape=(3, 2)), skip=_EQUAL_ROWS),
         case(T(2, 3, 2), (0, 2), True, skip=_EQUAL_ROWS),
     ],
@@ -191,7 +191,7 @@ op(
     out_overlap=True,
     out_dtype="exact",
     dtypes=FLOAT_COMPLEX,
-    samples=[case(T(2, 3), (0, 1)), case(T(2, 3), 1, True)],
+    samples=lambda: [case(T(2, 3), (0, 1)), case(T(2, 3), 1, True)],
     kinks=[kink([0.0, 0.0], (0,), to=[0.0, 0.0], differs=TORCH_NAN)],
     ref=references.vector_norm_of_dims,
     doc="Return the root of the sum of squares over at most two dims.\n\n"

@@ -63,7 +63,7 @@ op(
     node="LinalgSolveTriangularBackward0",
     doc="Return the solutions X of self @ X = other, where the upper or lower triangle of self "
     "counts; with `unit` its diagonal counts as ones.",
-    samples=[
+    samples=lambda: [
         case(TRIANGLE, T(3, 2), True, False),
         case(TRIANGLE, T(3, 2), False, True),
         case(TRIANGLES, T(2, 2, 3), False, False),
@@ -107,7 +107,7 @@ op(
     namespace="linalg",
     function="solve_triangular",
     dtypes=SOLVED,
-    samples=[
+    samples=lambda: [
         case(TRIANGLE, T(3, 2), upper=True),
         case(TRIANGLES, T(2, 3), upper=False),
         case(TRIANGLES, T(3, 1, 3, 2), upper=True, left=False),
@@ -187,7 +187,7 @@ op(
     out_overlap=True,
     out_dtype="exact",
     dtypes=SOLVED,
-    samples=[
+    samples=lambda: [
         case(T(3, 2), TRIANGLE),
         case(T(2, 3), TRIANGLES, False, True),
         case(T(3, 2), TRIANGLE, unitriangular=True),

@@ -197,7 +197,7 @@ op(
     doc="Return the result of attention, and the logarithms of the sums of exp(scores).\n\n"
     'Arguments are those of the primitive.\n\nSource: Dao et al., "FlashAttention", 2022, '
     "algorithm 1.",
-    samples=[
+    samples=lambda: [
         case(*[T(*size) for size in sizes], *rest, skip=_PARTS) for sizes, *rest in _PRIMITIVE
     ],
 )
@@ -214,7 +214,7 @@ op(
     doc="Return the derivatives of attention by query, key and value, times self.\n\n"
     'Source: Dao et al., "FlashAttention", 2022, algorithm 4.',
     ref=references.attention_backward,
-    samples=[
+    samples=lambda: [
         case(
             *(T(*size, low=-1, high=1) for size in ((*q[:-1], v[-1]), q, k, v)),
             hides,
@@ -313,7 +313,7 @@ op(
     "keys up to i. The default scale is 1 / sqrt(the last size). With `enable_gqa` keys and "
     'values may have fewer heads (dim -3).\n\nSource: Vaswani et al., "Attention is all you '
     'need", 2017, equation 1.',
-    samples=[
+    samples=lambda: [
         case(_Q, _K, _V),
         case(T(3, 4), T(5, 4), T(5, 2)),
         case(_Q, _K, _V, mask(3, 5)),

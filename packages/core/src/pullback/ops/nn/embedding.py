@@ -80,7 +80,7 @@ op(
     ref=lambda np, weight, indices, *rest: weight[indices],
     doc="Return the rows of a matrix at indices.\n\nDerivative: none for the row `padding_idx`; "
     "with `scale_grad_by_freq` that of each row is divided by how often it was taken.",
-    samples=[
+    samples=lambda: [
         case(T(4, 3), at(2, 2, high=4)),
         case(T(4, 3), at(high=4)),
         case(T(4, 3), at(0, high=4)),
@@ -111,7 +111,7 @@ op(
     dtypes=FLOAT_COMPLEX,
     ref=references.embedding_renorm,
     doc="Scale the rows at indices whose norm is above `max_norm` down to it; returns self.",
-    samples=[
+    samples=lambda: [
         case(T(4, 3), at(2, 2, high=4), 1.0, 2.0),
         case(T(4, 3), at(0, high=4), 1.0, 2.0),
         case(T(4, 3), at(3, high=4), 2.0, 1.0),
@@ -149,7 +149,7 @@ op(
     "with `scale_grad_by_freq` that of each row is divided by how often it was taken.\n\n"
     "With `sparse` the gradient is a sparse tensor of the rows that were taken.\n\n"
     "Raises: IndexError out of range.",
-    samples=[
+    samples=lambda: [
         case(at(2, 2, high=4), T(4, 3)),
         case(at(high=4), T(4, 3)),
         case(at(0, high=4), T(4, 3)),
@@ -341,7 +341,7 @@ op(
     "the gradient is a sparse tensor of the rows that were taken.\n\n"
     "Raises: RuntimeError out of range.",
     kinks=[kink(Fixed([0, 1]), [[1.0], [1.0]], Fixed([0]), mode="max", to=[[1.0], [0.0]])],
-    samples=[
+    samples=lambda: [
         *(case(_NUMBERS, T(4, 3), _OFFSETS, mode=mode) for mode in ("sum", "mean", "max")),
         *(case(at(2, 3, high=4), T(4, 3), mode=mode) for mode in ("sum", "mean", "max")),
         *(
@@ -436,7 +436,7 @@ op(
     "the other results, except the second with a padding index.\n\nRaises: RuntimeError out of "
     "range.",
     kinks=[kink([[1.0], [1.0]], Fixed([0, 1]), Fixed([0]), False, 2, to=[[1.0], [0.0]])],
-    samples=[
+    samples=lambda: [
         *(case(T(4, 3), at(5, high=4), _OFFSETS, False, mode) for mode in (0, 1, 2)),
         case(T(4, 3), at(5, high=4), _OFFSETS, per_sample_weights=T(5)),
         case(T(4, 3), at(5, high=4), fixed((0, 2, 4), kind="int64"), include_last_offset=True),
@@ -471,7 +471,7 @@ op(
     )[self],
     doc="Return 0 everywhere but 1 at the given class, along a new last dim; as many classes as "
     "occur, or `num_classes`.",
-    samples=[
+    samples=lambda: [
         case(at(4, high=3), 5),
         case(at(2, 3, high=4), 4),
         case(at(0, high=3), 3),

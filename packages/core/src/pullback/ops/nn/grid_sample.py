@@ -224,7 +224,10 @@ op(
     doc="Return grid_sample, with numbers for the modes.",
     kinks=[kink(*_CORNER, 0, 0, False, **_KINK)],
     ref=references.grid_sampler,
-    samples=[case(T(1, 2, 3, 4), _GRID, 0, 0, False), case(T(1, 1, 4, 3), _GRID, 1, 2, True)],
+    samples=lambda: [
+        case(T(1, 2, 3, 4), _GRID, 0, 0, False),
+        case(T(1, 1, 4, 3), _GRID, 1, 2, True),
+    ],
 )
 op(
     "grid_sample(self: Tensor, grid: Tensor, mode: str = 'bilinear', padding_mode: str = 'zeros', "
@@ -239,7 +242,7 @@ op(
     "Shape: (n, c, h, w) and (n, i, j, 2) give (n, c, i, j); likewise with three dims.\n\n"
     "Derivative: 0 by points that padding has moved to the border.",
     kinks=[kink(*_CORNER, mode="bilinear", align_corners=False, **_KINK)],
-    samples=[
+    samples=lambda: [
         *(case(T(1, 2, 3, 4), _GRID, *variant) for variant in _VARIANTS),
         *(
             case(T(1, 1, 2, 3, 2), fixed(_POINTS, shape=(1, 1, 2, 2, 3)), mode, padding, False)
@@ -314,7 +317,7 @@ op(
     method=False,
     dtypes=FLOATING,
     doc="Return affine_grid; torch's lower-level name.",
-    samples=[case(T(1, 2, 3), (1, 1, 2, 3), True)],
+    samples=lambda: [case(T(1, 2, 3), (1, 1, 2, 3), True)],
     ref=references.affine_grid,
 )
 op(
@@ -325,7 +328,7 @@ op(
     dtypes=FLOATING,
     doc="Return the points that grid_sample needs to transform an image by affine matrices.\n\n"
     "Shape: (n, 2, 3) and the size (n, c, h, w) give (n, h, w, 2); likewise with three dims.",
-    samples=[
+    samples=lambda: [
         case(T(2, 2, 3), (2, 1, 2, 3), False),
         case(T(1, 2, 3), (1, 1, 4, 1), True),
         case(T(1, 3, 4), (1, 1, 2, 1, 3), False),

@@ -127,7 +127,7 @@ op(
     doc="Return weighted sums of elements along the last dims.",
     dtypes=_UINT8 | FLOATING,
     ref=references.interpolate_primitive,
-    samples=[
+    samples=lambda: [
         case(T(*shape), taps_by_dim, "Upsample", only=kinds)
         for (shape, taps_by_dim, _), kinds in zip(_TAPS, (_UINT8 | FLOATING, FLOATING))
     ],
@@ -144,7 +144,9 @@ op(
     doc="Return the derivative of _interpolate times self.",
     dtypes=FLOATING,
     ref=references.interpolate_primitive_backward,
-    samples=[case(T(*made), shape, taps_by_dim, "Upsample") for shape, taps_by_dim, made in _TAPS],
+    samples=lambda: [
+        case(T(*made), shape, taps_by_dim, "Upsample") for shape, taps_by_dim, made in _TAPS
+    ],
 )
 
 
@@ -483,7 +485,7 @@ op(
     "Raises: NotImplementedError for a mode that the number of dims lacks.",
     dtypes=_UINT8 | FLOATING,
     ref=references.interpolate,
-    samples=[
+    samples=lambda: [
         case(T(2, 2, 3), 5),
         case(T(1, 2, 3, 4), (5, 3)),
         case(T(1, 1, 4, 3), None, 1.5, "nearest-exact"),

@@ -63,7 +63,7 @@ op(
     "`pad` holds (before, after) of the last dim, then of the one before it, and so on.",
     dtypes=ALL,
     ref=references.constant_pad_nd,
-    samples=[
+    samples=lambda: [
         case(T(2, 3), (1, 2)),
         case(T(2, 3), (1, 0, 2, 1), 1),
         case(T(2, 3), (-1, 1), 1),
@@ -181,7 +181,7 @@ op(
         "self": lambda g, self_shape, pad, mode: ops.pad_mirrored_backward(g, self_shape, pad, mode)
     },
     doc="Return nn.functional.pad of checked arguments, with the tensor's own elements.",
-    samples=[case(T(*shape), pad, mode) for mode in _SOURCES for shape, pad, _ in _MIRRORS],
+    samples=lambda: [case(T(*shape), pad, mode) for mode in _SOURCES for shape, pad, _ in _MIRRORS],
     ref=references.pad_mirrored,
 )
 op(
@@ -195,7 +195,7 @@ op(
     vjp={"self": lambda g, pad, mode: ops.pad_mirrored(g, pad, mode)},
     doc="Return the derivative of pad_mirrored times self.",
     ref=references.pad_mirrored_backward,
-    samples=[
+    samples=lambda: [
         case(T(*made), shape, pad, mode) for mode in _SOURCES for shape, pad, made in _MIRRORS
     ],
 )
@@ -281,7 +281,7 @@ op(
     "before it; negative sizes remove elements. The other modes pad the last 1 to 3 dims.",
     dtypes=ALL,
     ref=references.pad,
-    samples=[
+    samples=lambda: [
         case(T(2, 3), (1, 2)),
         case(T(2, 3), (1, 0, 2, -1), "constant", 2.0),
         case(T(2, 4), (2, 1), "reflect", only=NUMBERS),

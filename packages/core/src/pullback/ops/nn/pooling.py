@@ -50,7 +50,7 @@ op(
     "plane.",
     dtypes=INTEGRAL | FLOATING,
     ref=references.max_pool_primitive,
-    samples=[
+    samples=lambda: [
         case(T(2, 5), max_pool_spec((2, 3), (3, 2, 1, 1)), "MaxPool2DWithIndicesBackward0"),
         case(T(2, 4, 5), max_pool_spec((2, 2, 3), (2, 0, 2, 1, 0, 0, 1, 1)), "Max"),
     ],
@@ -64,7 +64,10 @@ op(
     vjp={"self": lambda g, indices, sizes: ops.max_pool_double_backward(g, indices, len(sizes))},
     doc="Return planes of zeros with elements added at indices, which count row by row.",
     overwrites=True,
-    samples=[case(T(2, 3), at(2, 3, high=5), (5,)), case(T(2, 2, 2), at(2, 2, 2, high=6), (2, 3))],
+    samples=lambda: [
+        case(T(2, 3), at(2, 3, high=5), (5,)),
+        case(T(2, 2, 2), at(2, 2, 2, high=6), (2, 3)),
+    ],
     ref=references.max_pool_backward,
 )
 op(
@@ -81,7 +84,7 @@ op(
         )
     },
     doc="Return the elements of planes at indices, which count row by row.",
-    samples=[case(T(2, 5), at(2, 3, high=5), 1), case(T(2, 2, 3), at(2, 2, 2, high=6), 2)],
+    samples=lambda: [case(T(2, 5), at(2, 3, high=5), 1), case(T(2, 2, 3), at(2, 2, 2, high=6), 2)],
     ref=references.max_pool_double_backward,
 )
 
@@ -294,7 +297,7 @@ def _max_pool_ops(rank):
                     to=nested([1.0, 0.0], rank),
                 )
             ],
-            samples=_max_pool_samples(rank),
+            samples=lambda: _max_pool_samples(rank),
         )
 
 
@@ -339,7 +342,7 @@ op(
     doc="Return planes of zeros with elements written at indices, which count row by row.\n\n"
     "Where an index is there twice the last element is written; each has its gradient.",
     overwrites=True,
-    samples=[
+    samples=lambda: [
         case(T(1, 3), fixed((4, 0, 1), shape=(1, 3), kind="int64"), (5,)),
         case(T(1, 2, 2), fixed((4, 0, 1, 3), shape=(1, 2, 2), kind="int64"), (2, 3)),
     ],

@@ -148,7 +148,7 @@ op(
     doc="Return the states of all steps, the last cell, and the gates.\n\nSource: Hochreiter and "
     'Schmidhuber, "Long short-term memory", 1997; Gers et al., "Learning to forget", 2000.',
     ref=references.lstm_steps,
-    samples=[_steps_sample(*one) for one in _SIZES],
+    samples=lambda: [_steps_sample(*one) for one in _SIZES],
     **_FUSED,
 )
 op(
@@ -157,7 +157,7 @@ op(
     kernel="lstm_steps_backward",
     doc="Return the derivatives of lstm_steps by its first operand and the first state and cell.",
     ref=references.lstm_steps_backward,
-    samples=[_backward_sample(*one) for one in _SIZES],
+    samples=lambda: [_backward_sample(*one) for one in _SIZES],
     **_FUSED,
 )
 
@@ -243,7 +243,7 @@ op(
     method=False,
     dtypes=FLOAT_COMPLEX,
     ref=references.lstm_cell,
-    samples=[_cell_sample(4, [_STATE, _STATE], biased) for biased in (False, True)],
+    samples=lambda: [_cell_sample(4, [_STATE, _STATE], biased) for biased in (False, True)],
     doc="Return the state and the cell after a step of long short-term memory.\n\nShape: input "
     "(n, inputs) and hx, a pair of (n, units), with weights (4 units, inputs) and (4 units, "
     "units).\n\nRaises: RuntimeError for sizes that do not fit.\n\nSource: Hochreiter and "
@@ -256,7 +256,7 @@ op(
     method=False,
     dtypes=FLOAT_COMPLEX,
     ref=references.gru_cell,
-    samples=[_cell_sample(3, _STATE, biased) for biased in (False, True)],
+    samples=lambda: [_cell_sample(3, _STATE, biased) for biased in (False, True)],
     doc="Return the state after a step of a gated recurrent unit.\n\nShape: input (n, inputs) and "
     "hx (n, units), with weights (3 units, inputs) and (3 units, units).\n\nRaises: RuntimeError "
     "for sizes that do not fit.\n\nSource: Cho et al., 2014, with the reset gate behind the "

@@ -137,7 +137,7 @@ op(
     namespace="functional",
     doc="Return self @ weight.T + bias.\n\nShape: (..., in), (out, in), (out) give (..., out).",
     dtypes=NUMBERS,
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(4, 3), T(4)),
         case(T(2, 3), T(4, 3)),
         case(T(3), T(4, 3), T(4)),
@@ -195,7 +195,7 @@ op(
     dtypes=NUMBERS,
     doc="Return input1 @ weight[k] @ input2 + bias[k] for each k.\n\nShape: (..., m), (..., n), "
     "(out, m, n), (out) give (..., out).",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(2, 4), T(5, 3, 4), T(5)),
         case(T(3), T(4), T(2, 3, 4)),
         case(T(2, 2, 3), T(2, 2, 1), T(2, 3, 1)),

@@ -172,7 +172,7 @@ op(
     function=False,
     vjp={"self": lambda g, dimension, size, step: ops.unfold_dim(g, dimension, size, step)},
     doc="Return zeros of `sizes` with windows added where Tensor.unfold shows them.",
-    samples=[
+    samples=lambda: [
         case(T(3, 3), (7,), 0, 3, 2),
         case(T(2, 4, 2), (2, 5), -1, 2, 1),
         case(T(2, 3, 5), (6, 3), 0, 5, 1),
@@ -250,7 +250,7 @@ op(
     },
     doc="Return nn.functional.unfold of checked arguments.",
     ref=references.im2col,
-    samples=[
+    samples=lambda: [
         case(T(2, 3, 4, 5), (2, 3), (1, 1), (0, 0), (1, 1)),
         case(T(1, 2, 5, 4), (2, 2), (2, 1), (1, 2), (2, 3)),
     ],
@@ -270,7 +270,7 @@ op(
     },
     doc="Return nn.functional.fold of checked arguments.",
     ref=references.col2im,
-    samples=[
+    samples=lambda: [
         case(T(2, 18, 9), (4, 5), (2, 3), (1, 1), (0, 0), (1, 1)),
         case(T(1, 8, 9), (5, 4), (2, 2), (2, 1), (1, 2), (2, 3)),
     ],
@@ -310,7 +310,7 @@ op(
     "Shape: (n, c, h, w) gives (n, c * kernel elements, windows); n may be missing.",
     dtypes=BOOL | FLOAT_COMPLEX,
     ref=references.unfold,
-    samples=[
+    samples=lambda: [
         case(T(2, 3, 4, 5), (2, 3)),
         case(T(2, 4, 5), 2, 1, 1, 2),
         case(T(1, 2, 5, 5), 2, dilation=2, padding=(1, 0), stride=(2, 1)),
@@ -363,7 +363,7 @@ op(
     "Shape: (n, c * kernel elements, windows) gives (n, c, *output_size); n may be missing.",
     dtypes=BOOL | FLOAT_COMPLEX,
     ref=references.fold,
-    samples=[
+    samples=lambda: [
         case(T(2, 18, 9), (4, 5), (2, 3)),
         case(T(8, 9), (4, 5), 2, 1, 1, 2),
         case(T(1, 8, 6), 5, 2, dilation=2, padding=(1, 0), stride=(2, 2)),

@@ -51,7 +51,7 @@ def _optimizer(signature, settings, choices, lists, **fields):
         method=False,
         dtypes=FLOATING,
         constant=True,
-        samples=[sample(choice) for choice in choices],
+        samples=lambda: [sample(choice) for choice in choices],
         **fields,
     )
 

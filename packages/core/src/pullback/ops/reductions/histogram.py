@@ -53,7 +53,7 @@ op(
     doc="Return how often each number from 0 on occurs, or the sum of its weights.\n\n"
     "Shape: as long as the largest number wants, at least `minlength`.\n\nRaises: RuntimeError "
     "for negative numbers and for other than vectors.",
-    samples=[
+    samples=lambda: [
         case(T(8, low=0, high=5), skip=COUNTED),
         case(T(0), skip=COUNTED),
         case(T(4, low=0, high=3), minlength=7, skip=COUNTED),
@@ -129,7 +129,7 @@ op(
     "bounds those of the elements count; elements outside, and NaN, do not.\n\nRaises: "
     "RuntimeError for a range that is not finite.",
     constant=True,
-    samples=[
+    samples=lambda: [
         case(T(10), 4),
         case(T(3, 4), 5, -2, 2),
         case(T(6), 3, min=-1, max=1),
@@ -233,7 +233,7 @@ op(
     "`bins` is a number of equal bins over `range` (that of the elements where none is given), "
     "or a vector of edges. `weight` counts elements more or less often; `density` divides by "
     "the total and by the widths.",
-    samples=[
+    samples=lambda: [
         made._replace(skip={**made.skip, **UNDERIVED})
         for made in (
             case(T(10), 4, range=(-2.0, 2.0)),
@@ -376,7 +376,7 @@ op(
     node="NotImplemented",
     vjp={name: no_derivative("histogramdd", name) for name in ("self", "weight")},
     doc="Return the parts of histogramdd: the histogram, then the edges of each dim.",
-    samples=[
+    samples=lambda: [
         case(T(8, 2), [], 3, [-3.0, 3.0, -2.0, 2.0], None, False, skip=UNDERIVED),
         case(
             T(6, 2),
@@ -407,7 +407,7 @@ op(
     ">>> pullback.histogramdd(points, 2).hist\n"
     "tensor([[0., 1.],\n"
     "        [1., 1.]])",
-    samples=[
+    samples=lambda: [
         made._replace(skip={**made.skip, **UNDERIVED})
         for made in (
             case(T(8, 2), 3, [-3.0, 3.0, -2.0, 2.0]),

@@ -59,7 +59,7 @@ op(
     dtypes=FLOATING & ~HALF,
     doc="Return the sum of the squares.",
     ref=lambda np, self, dim, keepdim: np.sum(self * self, dim, keepdims=keepdim),
-    samples=[
+    samples=lambda: [
         case(T(2, 3), None, False),
         case(T(2, 3), 0, True),
         case(T(2, 3), (0, 1), False),
@@ -135,7 +135,7 @@ op(
     },
     doc="Return the vector norm over checked dims.",
     ref=references.vector_norm,
-    samples=[
+    samples=lambda: [
         case(T(2, 3), 2, None, False),
         case(T(2, 3), 1, 0, False),
         case(T(2, 3), math.inf, -1, True),
@@ -196,7 +196,7 @@ op(
         kink([0.0, 1.0], 1, to=[0.0, 1.0]),
         kink([1.0, -1.0], INFINITY, to=[0.5, -0.5]),
     ],
-    samples=[
+    samples=lambda: [
         case(T(2, 3)),
         case(T(2, 3), 2, 0),
         case(T(2, 3), 1, -1, True),
@@ -261,7 +261,7 @@ op(
     ">>> pullback.norm_except_dim(pullback.tensor([[3., 4.], [0., 2.]]))\n"
     "tensor([[5.],\n        [2.]])",
     kinks=[kink([[0.0, 0.0]], to=[[0.0, 0.0]], differs=TORCH_NAN)],
-    samples=[
+    samples=lambda: [
         case(T(2, 3)),
         case(T(2, 3), 1, 1),
         case(T(2, 3, 2), 2, 1),
@@ -299,7 +299,7 @@ op(
         kink([1.0, 1.0], [1.0, 1.0], to=([0.0, 0.0], [0.0, 0.0]), differs=TORCH_NAN),
         kink([1.0, 2.0], [1.0, 1.0], 1, to=([0.0, 1.0], [0.0, -1.0])),
     ],
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(2, 3)),
         case(T(2, 3), T(3), 1),
         case(T(3), T(2, 1), math.inf),
@@ -339,7 +339,7 @@ op(
     doc="Return self with each slice along a dim whose p-norm is above `maxnorm` scaled to it.\n\n"
     "Raises: RuntimeError for a p that is not positive, and below 2 dims.",
     kinks=[kink([[3.0, 4.0]], 2.0, 0, 5.0, to=[[1.0, 1.0]])],
-    samples=[
+    samples=lambda: [
         case(T(3, 4), 2, 0, 1.0),
         case(T(3, 4), 1, 1, 2),
         case(T(2, 3, 2), 3, -1, 2.5),

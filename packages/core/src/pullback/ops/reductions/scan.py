@@ -76,7 +76,7 @@ op(
     ref=references.running.of("cumsum"),
     doc="Return the cumulative sum along a dim.\n\nShape: self's.  Dtype: integers and bools give "
     "int64.\n\nRaises: IndexError when `dim` is out of range.",
-    samples=[*_ALONG, *_TYPED],
+    samples=lambda: [*_ALONG, *_TYPED],
     inplace_function=False,
 )
 
@@ -122,7 +122,7 @@ op(
     ref=references.running.of("cumprod"),
     doc="Return the cumulative product along a dim.\n\nDtype: integers and bools give int64.\n\n"
     "Derivative: exact where elements are 0.",
-    samples=[
+    samples=lambda: [
         *_ALONG,
         *_TYPED,
         case(fixed((2, 0, 3, 0, 1)), 0),
@@ -170,7 +170,7 @@ for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
         kinks=[kink([1.0, 1.0], 0, to=[1.0, 1.0])],
         doc=f"Return the {_what} elements so far along a dim, and the index of each: "
         f"(values, indices).\n\nNaN wins; of equal elements the last counts.",
-        samples=[
+        samples=lambda: [
             *_ALONG,
             case(T(4, 5, step=1), 1, skip=KINKS),
             case(fixed(SPECIAL), 0, skip=KINKS, only=FLOATING),
@@ -218,7 +218,7 @@ op(
     ref=references.logcumsumexp,
     doc="Return log(cumsum(exp(self))) along a dim, without overflow.\n\nThe imaginary part of "
     "complex results may be off by a multiple of 2 pi.",
-    samples=[
+    samples=lambda: [
         case(T(3, low=-1, high=1), 0),
         case(T(2, 3, low=-1, high=1), 0),
         case(T(2, 4, 3, low=-1, high=1), 1),
@@ -282,7 +282,7 @@ op(
     ref=references.diff,
     doc="Return the n-th differences of neighbours along a dim; bools give where they differ.\n\n"
     "Raises: RuntimeError for 0-d tensors and for a negative n.",
-    samples=[
+    samples=lambda: [
         case(T(4)),
         case(T(2, 4)),
         case(T(2, 4), 2),
@@ -384,7 +384,7 @@ op(
     doc="Return the integral along a dim by the trapezoidal rule.\n\nThe points are at x, or "
     "dx apart (1 by default).\n\nRaises: RuntimeError for bools and for an x that does "
     "not fit.",
-    samples=[*_CURVES, case(T(0, 3), dim=0, skip=NO_PART)],
+    samples=lambda: [*_CURVES, case(T(0, 3), dim=0, skip=NO_PART)],
 )
 op(
     "cumulative_trapezoid(y: Tensor, x: Tensor? = None, *, dx: Scalar? = None, dim: int = -1) "

@@ -87,7 +87,9 @@ op(
     function=False,
     dtypes=INTEGRAL | FLOATING,
     doc="Return the indices of values in sorted rows; both have two dims and one dtype.",
-    samples=[case(_TABLE, T(2, 4, low=0, high=7, step=1), right, True) for right in (True, False)],
+    samples=lambda: [
+        case(_TABLE, T(2, 4, low=0, high=7, step=1), right, True) for right in (True, False)
+    ],
     ref=lambda np, self, values, right, nan_last: references.searchsorted(
         np, self, values, right=right
     ),
@@ -161,7 +163,7 @@ op(
     "\n\nBefore equal elements, or after them with `right` or side='right'. `sorter` holds the "
     "indices that sort a sequence that is not sorted.\n\nRaises: RuntimeError for shapes that "
     "do not go together.",
-    samples=[
+    samples=lambda: [
         case(_BOUNDS, T(2, 3), only=_REAL),
         case(_BOUNDS, T(4, step=1), right=True, only=_REAL),
         case(_BOUNDS, T(3, step=1), side="left", only=_REAL),
@@ -201,7 +203,7 @@ op(
     ),
     doc="Return the number of the bucket between sorted boundaries that each element falls into."
     "\n\nA boundary belongs to the bucket before it, with `right` to the one after.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), _BOUNDS, only=_REAL),
         case(T(4, step=1), _BOUNDS, right=True, only=_REAL),
         case(1, _BOUNDS, only=_REAL),

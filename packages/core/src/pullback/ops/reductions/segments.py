@@ -127,7 +127,7 @@ op(
     ">>> pullback.segment_reduce(x, 'sum', lengths=lengths)\n"
     "tensor([1., 6.])",
     kinks=[kink([2.0, 2.0], "max", lengths=Fixed([2]), to=[0.5, 0.5])],
-    samples=[
+    samples=lambda: [
         *(case(T(3, 2), how, lengths=_LENGTHS) for how in ("sum", "prod")),
         case(T(3, 2), "mean", lengths=_LENGTHS, skip=_NOTHING),
         case(T(3, 2), "max", lengths=_LENGTHS, skip=KINKS),

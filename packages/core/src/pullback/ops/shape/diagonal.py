@@ -36,7 +36,7 @@ op(
     batch="along new_dim",
     doc="Return matrices with the last dim of the tensor on a diagonal; the rest is 0.\n\n"
     "Raises: RuntimeError when the two dims are the same, IndexError out of range.",
-    samples=[
+    samples=lambda: [
         case(T(3)),
         case(T(2, 3)),
         case(T(2, 3), 1),
@@ -68,7 +68,7 @@ op(
     ref=lambda np, self, diagonal=0: np.diag(self, diagonal),
     doc="Return a matrix with a vector on its diagonal, or a copy of the diagonal of a matrix.\n\n"
     "Raises: RuntimeError for other tensors.",
-    samples=[
+    samples=lambda: [
         case(T(3)),
         case(T(3), 1),
         case(T(2), -1),
@@ -85,7 +85,7 @@ op(
     composite=lambda self, offset: ops.diag_embed(self.reshape(-1), offset),
     ref=lambda np, self, offset=0: np.diagflat(self, offset),
     doc="Return a matrix with all elements on a diagonal.",
-    samples=[case(T(3)), case(T(2, 2), 1), case(T()), case(T(), -1), case(T(0, 2))],
+    samples=lambda: [case(T(3)), case(T(2, 2), 1), case(T()), case(T(), -1), case(T(0, 2))],
 )
 
 
@@ -116,7 +116,7 @@ op(
     doc="Set the elements whose indices are all equal to a number; returns self.\n\nWith wrap the "
     "diagonal of a tall matrix starts again below itself.\nRaises: RuntimeError below 2 dims, "
     "and above unless all sizes are equal.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), 1, skip=MEMORY),
         case(T(7, 2), 1, True, skip=MEMORY),
         case(T(2, 2, 2), 1),
@@ -173,7 +173,7 @@ op(
     batch="along mixed_ranks",
     doc="Return a copy with one index of a dim replaced.\n\nRaises: RuntimeError when src has "
     "another shape than that part.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(3), 0, 1),
         case(T(2, 3), T(2), -1, -1),
         case(T(3), T(), 0, 0),
@@ -206,7 +206,7 @@ op(
     out_dtype="exact",
     doc="Return a copy with every step-th index of a range of a dim replaced.\n\nRaises: "
     "RuntimeError when src has another shape than that part.",
-    samples=[
+    samples=lambda: [
         case(T(5), T(2), 0, 1, 4, 2),
         case(T(2, 5), T(2, 3), 1, None, 3),
         case(T(2, 3), T(2, 3)),
@@ -229,7 +229,7 @@ op(
     batch="along mixed_ranks",
     doc="Return a copy with a diagonal of two dims replaced.\n\nRaises: RuntimeError when src has "
     "another shape than the diagonal.",
-    samples=[
+    samples=lambda: [
         case(T(3, 3), T(3)),
         case(T(2, 3), T(2), 1),
         case(T(2, 3), T(1), -1),
@@ -306,7 +306,7 @@ op(
     batch="as_strided_scatter",
     doc="Return a copy with the elements replaced that as_strided would show.\n\nRaises: "
     "RuntimeError when src has another shape, or the view would leave the storage.",
-    samples=[
+    samples=lambda: [
         case(fixed(range(6)), src, *layout, skip=MEMORY)
         for src, *layout in (
             (T(2, 2), (2, 2), (3, 1)),

@@ -34,7 +34,7 @@ op(
     function=False,
     doc=f"Change the shape in place: the first elements in memory stay, and {_KEPT}.\n\n"
     "Raises: RuntimeError for tensors that require grad, and for memory that is not ours.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), (3, 2), skip=_MOVED),
         case(T(2, 3), 4, skip=_MOVED),
         case(T(3), 1, 2, skip=_PLAIN),
@@ -70,7 +70,7 @@ op(
     inplace="only",
     doc="Change the shape in place to that of another tensor: see `resize_`.",
     devices="any",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(3, 2), skip=_MOVED),
         case(T(3), T(2), skip=_PLAIN),
         case(T(), T(1), skip=_PLAIN),

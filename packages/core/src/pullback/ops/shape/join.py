@@ -80,7 +80,7 @@ op(
         ]
     },
     doc="Return tensors joined along a dim.",
-    samples=[
+    samples=lambda: [
         case([T(2, 3), T(1, 3)]),
         case([T(2, 3), T(2, 2)], -1),
         case([T(3)], 0),
@@ -121,7 +121,7 @@ op(
     vjp={"tensors": lambda g, dim: list(g.unbind(dim))},
     ref="numpy.stack",
     doc="Return tensors of one shape joined along a new dim.",
-    samples=[
+    samples=lambda: [
         case([T(2, 3), T(2, 3)]),
         case([T(2, 3), T(2, 3)], 1),
         case((T(), T(), T()), -1),
@@ -215,7 +215,7 @@ op(
     ref="numpy.hstack",
     composite=_join("hstack", _raised_1d, lambda first: 0 if first.ndim == 1 else 1),
     doc="Return tensors joined along the second dim, vectors and numbers along the first.",
-    samples=[
+    samples=lambda: [
         case([T(2), T(3)]),
         case([T(2, 3), T(2, 1)]),
         case((T(), T())),
@@ -231,7 +231,7 @@ op(
     composite=_join("vstack", _raised_2d, lambda first: 0),
     aliases=("row_stack",),
     doc="Return tensors joined along the first dim; vectors and numbers are rows.",
-    samples=[
+    samples=lambda: [
         case([T(3), T(3)]),
         case([T(2, 3), T(3)]),
         case((T(), T())),
@@ -246,7 +246,7 @@ op(
     ref="numpy.dstack",
     composite=_join("dstack", _raised_3d, lambda first: 2),
     doc="Return tensors joined along the third dim, which they get if they have fewer.",
-    samples=[
+    samples=lambda: [
         case([T(3), T(3)]),
         case([T(2, 3), T(2, 3)]),
         case((T(), T())),
@@ -261,7 +261,7 @@ op(
     ref="numpy.column_stack",
     composite=_join("column_stack", _column, lambda first: 1),
     doc="Return tensors joined along the second dim; vectors and numbers are columns.",
-    samples=[
+    samples=lambda: [
         case([T(3), T(3)]),
         case([T(2, 3), T(2)]),
         case((T(), T())),
@@ -307,7 +307,7 @@ op(
     varargs=True,
     doc="Return a matrix with the given ones on its diagonal; the rest is 0.\n\nNumbers count as "
     "matrices of one element, vectors as rows.\nRaises: RuntimeError above 2 dims.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(2), T()),
         case(T(2, 2)),
         case(T(2, 0), T(1, 2)),

@@ -28,7 +28,7 @@ op(
     varargs=True,
     doc="Return views of tensors, expanded to the shape that all broadcast to.",
     devices="any",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(3)),
         case(T(2, 1), T(1, 3), T()),
         case(T(2)),
@@ -85,7 +85,7 @@ op(
     doc="Return one view for each vector: its elements vary along its own dim of the grid only.\n\n"
     'With indexing "ij" dim k belongs to vector k; "xy" exchanges the first two.\n'
     "Raises: RuntimeError for other tensors than vectors and numbers, and for several dtypes.",
-    samples=[
+    samples=lambda: [
         case(T(2), T(3), indexing="ij"),
         case(T(2), T(3), indexing="xy"),
         case([T(2), T(), T(3)], indexing="xy"),
@@ -118,7 +118,7 @@ op(
     varargs=True,
     doc="Return all choices of one element of each vector, a row each.\n\n"
     "One vector is returned as it is.\nRaises: RuntimeError for other tensors than vectors.",
-    samples=[case(T(2), T(3)), case(T(2), T(1), T(2)), case(T(3)), case(T(0), T(2))],
+    samples=lambda: [case(T(2), T(3)), case(T(2), T(1), T(2)), case(T(3)), case(T(0), T(2))],
     ref=references.cartesian_prod,
 )
 
@@ -187,7 +187,7 @@ op(
     doc="Return all choices of r elements of a vector, a row each, in their order.\n\n"
     "With replacement an element may be chosen again.\nRaises: RuntimeError for other tensors "
     "than vectors, and for a negative r.",
-    samples=[
+    samples=lambda: [
         case(T(4)),
         case(T(4), 3),
         case(T(3), 2, True),

@@ -66,7 +66,7 @@ op(
     vjp={"self": _repeat_vjp},
     doc="Return a copy that holds the tensor several times along each dim.\n\nRaises: RuntimeError "
     "for fewer repeats than dims, or negative ones.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), (2, 1)),
         case(T(2, 3), 2, 3),
         case(T(3), (2, 2)),
@@ -92,7 +92,7 @@ op(
     composite=_tile,
     varargs=True,
     doc="Return a copy that holds the tensor several times along its last dims.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), (2,)),
         case(T(2, 3), 2, 2),
         case(T(3), (2, 1, 2)),
@@ -198,7 +198,7 @@ op(
     "repeats is a number, or a vector with one number for each element; without it the indices "
     "of the elements are returned.\nRaises: RuntimeError for negative repeats, or not as many "
     "as there are elements.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), 2),
         case(T(2, 3), 2, 1),
         case(T(2, 3), 3, -2),

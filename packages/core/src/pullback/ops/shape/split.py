@@ -46,7 +46,7 @@ view_op(
         "SplitBackward0" if isinstance(split_size, int) else "SplitWithSizesBackward0"
     ),
     batch="along",
-    samples=[
+    samples=lambda: [
         case(T(5), 2),
         case(T(2, 4), 2, 1),
         case(T(5), [2, 0, 3]),
@@ -59,7 +59,7 @@ op(
     "split_with_sizes(self: Tensor, split_sizes: int[], dim: int = 0) -> Tensor[]",
     composite=lambda self, split_sizes, dim: ops.split(self, tuple(split_sizes), dim),
     doc="Return views of consecutive ranges of a dim, as a tuple.",
-    samples=[case(T(5), (2, 3)), case(T(2, 4), (1, 0, 3), -1), case(T(0), (0,))],
+    samples=lambda: [case(T(5), (2, 3)), case(T(2, 4), (1, 0, 3), -1), case(T(0), (0,))],
     ref=references.split,
 )
 
@@ -80,7 +80,7 @@ op(
     "chunk(self: Tensor, chunks: int, dim: int = 0) -> Tensor[]",
     composite=lambda self, chunks, dim: ops.split(self, chunk_size(self, chunks, dim), dim),
     doc="Return views of at most `chunks` parts of a dim.",
-    samples=[case(T(5), 2), case(T(2, 4), 3, 1), case(T(2), 5), case(T(0), 2)],
+    samples=lambda: [case(T(5), 2), case(T(2, 4), 3, 1), case(T(2), 5), case(T(0), 2)],
     ref=references.chunk,
 )
 
@@ -168,7 +168,7 @@ op(
     "The first parts are larger by one if the size cannot be divided.\n"
     "Raises: RuntimeError for 0-d tensors and for no parts.",
     devices="any",
-    samples=[
+    samples=lambda: [
         case(T(5), 3),
         case(T(2, 5), 2, 1),
         case(T(5), (1, 3)),
@@ -212,7 +212,7 @@ op(
     composite=_split_at("hsplit", 1, lambda self: 0 if self.ndim == 1 else 1),
     ref="numpy.hsplit",
     doc="Return views of the second dim (of vectors, the first) in equal parts or cut at indices.",
-    samples=[
+    samples=lambda: [
         case(T(4), 2),
         case(T(2, 4), 2),
         case(T(2, 4), (1, 3)),
@@ -226,14 +226,14 @@ op(
     composite=_split_at("vsplit", 2, lambda self: 0),
     ref="numpy.vsplit",
     doc="Return views of the first dim in equal parts or cut at indices.",
-    samples=[case(T(4, 2), 2), case(T(3, 2), (1,)), case(T(0, 2), 2), case(T(2, 3, 2), 2)],
+    samples=lambda: [case(T(4, 2), 2), case(T(3, 2), (1,)), case(T(0, 2), 2), case(T(2, 3, 2), 2)],
 )
 op(
     "dsplit(self: Tensor, sections: any = None, *, indices: int[]? = None) -> Tensor[]",
     composite=_split_at("dsplit", 3, lambda self: 2),
     ref="numpy.dsplit",
     doc="Return views of the third dim in equal parts or cut at indices.",
-    samples=[case(T(1, 2, 4), 2), case(T(2, 1, 3), (1,)), case(T(2, 1, 0), 2)],
+    samples=lambda: [case(T(1, 2, 4), 2), case(T(2, 1, 3), (1,)), case(T(2, 1, 0), 2)],
 )
 
 
@@ -251,7 +251,7 @@ op(
     vjp={"self": split_parts},
     batch="along",
     doc="Return parts of a dim that share the memory without being views: writes are not tracked.",
-    samples=[
+    samples=lambda: [
         case(*call, skip=SHARED) for call in ((T(5), 2), (T(2, 4), 2, 1), (T(0, 2), 1), (T(3), 5))
     ],
     ref=references.split,
@@ -264,7 +264,7 @@ op(
     },
     batch="along",
     doc="Return consecutive ranges of a dim that share the memory without being views.",
-    samples=[
+    samples=lambda: [
         case(*call, skip=SHARED)
         for call in ((T(5), (2, 3)), (T(2, 4), (1, 0, 3), -1), (T(0), (0,)))
     ],
@@ -282,7 +282,7 @@ op(
     "unsafe_chunk(self: Tensor, chunks: int, dim: int = 0) -> Tensor[]",
     composite=_unsafe_chunk,
     doc="Return at most `chunks` parts of a dim that share the memory without being views.",
-    samples=[
+    samples=lambda: [
         case(*call, skip=SHARED) for call in ((T(5), 2), (T(2, 4), 3, 1), (T(2), 5), (T(0), 2))
     ],
     ref=references.chunk,

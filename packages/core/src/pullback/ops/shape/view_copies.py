@@ -39,7 +39,7 @@ def _samples_of(entry):
     most = sum(not argument.keyword_only for argument in entry.arguments)
     return [
         case._replace(skip={k: why for k, why in case.skip.items() if k != "alias"})
-        for case in entry.samples
+        for case in entry.cases()
         if len(case.args) <= most
     ]
 

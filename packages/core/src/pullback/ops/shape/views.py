@@ -46,7 +46,7 @@ view_op(
     batch="along",
     aliases=("swapaxes", "swapdims"),
     **inplace_view("TransposeBackward1"),
-    samples=[
+    samples=lambda: [
         case(T(2, 3), 0, 1),
         case(T(2, 3, 4), -1, 0),
         case(T(3), 0, 0),
@@ -62,7 +62,7 @@ view_op(
     batch="t",
     ref="numpy.transpose",
     **inplace_view("TBackward1"),
-    samples=[case(T(2, 3)), case(T(3)), case(T()), case(T(0, 3))],
+    samples=lambda: [case(T(2, 3)), case(T(3)), case(T()), case(T(0, 3))],
 )
 view_op(
     "permute(self: Tensor, dims: int[]) -> Tensor",
@@ -70,7 +70,7 @@ view_op(
     "Return a view with its dims in another order.",
     varargs=True,
     batch="permute empty_is_none any_rank",
-    samples=[
+    samples=lambda: [
         case(T(2, 3, 4), (2, 0, 1)),
         case(T(2, 3, 4), 1, -1, 0),
         case(T(2, 3), (1, 0)),
@@ -114,7 +114,11 @@ op(
     aliases=("moveaxis",),
     ref="numpy.moveaxis",
     doc="Return a view with some dims moved.",
-    samples=[case(T(2, 3, 4), 0, 2), case(T(2, 3, 4), (0, 1), (-1, 0)), case(T(2, 3), 1, 0)],
+    samples=lambda: [
+        case(T(2, 3, 4), 0, 2),
+        case(T(2, 3, 4), (0, 1), (-1, 0)),
+        case(T(2, 3), 1, 0),
+    ],
 )
 
 
@@ -127,7 +131,13 @@ view_op(
     batch="along new_dim",
     ref=lambda np, self, dim: np.expand_dims(self, dim),
     **inplace_view("UnsqueezeBackward1"),
-    samples=[case(T(2, 3), 0), case(T(2, 3), -1), case(T(2, 3), 1), case(T(), 0), case(T(0), 1)],
+    samples=lambda: [
+        case(T(2, 3), 0),
+        case(T(2, 3), -1),
+        case(T(2, 3), 1),
+        case(T(), 0),
+        case(T(0), 1),
+    ],
 )
 view_op(
     "squeeze(self: Tensor, dim: int[]? = None) -> Tensor",
@@ -138,7 +148,7 @@ view_op(
         lambda dim: f"SqueezeBackward{3 if dim is None else 4 if isinstance(dim, int) else 5}"
     ),
     batch="squeeze empty_is_none any_rank",
-    samples=[
+    samples=lambda: [
         case(T(2, 1, 3)),
         case(T(1, 2, 1), 0),
         case(T(1, 2, 1), -1),
@@ -157,7 +167,7 @@ view_op(
     batch="expand any_rank",
     function=False,
     varargs=True,
-    samples=[
+    samples=lambda: [
         case(T(3), (2, 3)),
         case(T(2, 1), 2, 3),
         case(T(2, 1), (4, -1, 3)),
@@ -174,7 +184,7 @@ op(
     composite=lambda self, other: self.expand(other.shape),
     doc="Return self expanded to the shape of another tensor.",
     devices="any",
-    samples=[case(T(3), T(2, 3)), case(T(), T(2)), case(T(1), T(0))],
+    samples=lambda: [case(T(3), T(2, 3)), case(T(), T(2)), case(T(1), T(0))],
     ref=lambda np, self, other: np.broadcast_to(self, other.shape),
 )
 op(
@@ -182,7 +192,7 @@ op(
     composite=lambda self, size: self.expand(size),
     ref="numpy.broadcast_to",
     doc="Return self expanded to a shape.",
-    samples=[case(T(3), (2, 3)), case(T(2, 1), (2, 3)), case(T(), (2,)), case(T(1), (0,))],
+    samples=lambda: [case(T(3), (2, 3)), case(T(2, 1), (2, 3)), case(T(), (2,)), case(T(1), (0,))],
 )
 
 
@@ -192,7 +202,7 @@ op(
     varargs=True,
     function=False,
     doc="Return self summed to a shape that broadcasts to it.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), (3,)),
         case(T(2, 3), 2, 1),
         case(T(2, 3), (1,)),
@@ -212,7 +222,7 @@ view_op(
     batch="view any_rank",
     function=False,
     overload="bitcast",
-    samples=[
+    samples=lambda: [
         *(case(T(2, 3), *size, skip=MEMORY) for size in (((3, 2),), (-1,), (1, 6))),
         case(T(), (1, 1)),
         case(T(0, 3), (3, 0)),
@@ -231,7 +241,7 @@ op(
     function=False,
     vjp={"self": lambda g, self_shape: g.reshape(self_shape)},
     doc="Return the memory of a tensor that nothing else uses in another shape; it is no view.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), (3, 2), skip=MEMORY | SHARED),
         case(T(2, 3), (6,), skip=MEMORY | SHARED),
         case(T(), (1,), skip=SHARED),
@@ -243,7 +253,7 @@ op(
     composite="reshape",
     varargs=True,
     doc="Return the elements in another shape: a view where possible.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), (3, 2)),
         case(T(2, 3), -1),
         case(T(2, 3, 2), 4, 3),
@@ -261,7 +271,7 @@ op(
     composite=lambda self, other: self.reshape(other.shape),
     doc="Return the elements in the shape of another tensor.",
     devices="any",
-    samples=[case(T(2, 3), T(6)), case(T(), T(1, 1))],
+    samples=lambda: [case(T(2, 3), T(6)), case(T(), T(1, 1))],
     ref=lambda np, self, other: np.reshape(self, other.shape),
 )
 op(
@@ -270,7 +280,7 @@ op(
     composite=lambda self, other: self.view(other.shape),
     doc="Return a view in the shape of another tensor.",
     devices="any",
-    samples=[case(T(2, 3), T(6), skip=MEMORY), case(T(), T(1, 1))],
+    samples=lambda: [case(T(2, 3), T(6), skip=MEMORY), case(T(), T(1, 1))],
     ref=lambda np, self, other: np.reshape(self, other.shape),
 )
 
@@ -291,7 +301,7 @@ op(
     "flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor",
     composite=_flatten,
     doc="Return the dims from start_dim to end_dim joined into one.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3, 4)),
         case(T(2, 3, 4), 1),
         case(T(2, 3, 4), 0, 1),
@@ -307,7 +317,7 @@ op(
     composite=lambda self: self.reshape(-1),
     ref="numpy.ravel",
     doc="Return all elements in one dim.",
-    samples=[case(T(2, 3)), case(T()), case(T(0, 3))],
+    samples=lambda: [case(T(2, 3)), case(T()), case(T(0, 3))],
 )
 
 
@@ -336,7 +346,7 @@ view_op(
     },
     batch="as_strided",
     jvp="as_view",
-    samples=[
+    samples=lambda: [
         case(fixed(range(6)), *layout, skip=MEMORY)
         for layout in (
             ((2, 2), (3, 1)),
@@ -407,7 +417,7 @@ op(
     method=False,
     function=False,
     doc="Return the derivative of as_strided times self; elements that share memory share evenly.",
-    samples=[
+    samples=lambda: [
         case(T(2, 2), ((6,), (1,), 0), (2, 2), (3, 1), 0),
         case(T(2, 3), ((6,), (1,), 0), (2, 3), (1, 1), 1),
         case(T(2), ((2, 2), (0, 1), 0), (2,), (1,), 0),
@@ -422,7 +432,7 @@ view_op(
     batch="unary",
     method=False,
     function=False,
-    samples=[case(T(2, 3)), case(T()), case(T(0))],
+    samples=lambda: [case(T(2, 3)), case(T()), case(T(0))],
     ref="numpy.copy",
 )
 op(
@@ -431,7 +441,7 @@ op(
     batch="unary",
     doc="Return the same memory without history; writes are seen by both.",
     constant=True,
-    samples=[case(T(*shape), skip=DETACHED | SHARED) for shape in ((2, 3), (), (0,))],
+    samples=lambda: [case(T(*shape), skip=DETACHED | SHARED) for shape in ((2, 3), (), (0,))],
     ref="numpy.copy",
 )
 
@@ -464,7 +474,7 @@ op(
     composite=_unflatten,
     doc="Return a view with one dim split into several; one size may be -1.\n\nRaises: "
     "RuntimeError when the sizes do not multiply up to that of the dim.",
-    samples=[
+    samples=lambda: [
         case(T(6), 0, (2, 3)),
         case(T(2, 6), 1, (-1, 2)),
         case(T(4, 3), -2, (2, 2)),
@@ -488,7 +498,7 @@ op(
     out=True,
     batch="along",
     doc="Return a copy of a range of a dim.",
-    samples=[case(T(2, 3), 1, 1, 2), case(T(2, 3), 0, 0, 0), case(T(2, 3), -1, -2, 1)],
+    samples=lambda: [case(T(2, 3), 1, 1, 2), case(T(2, 3), 0, 0, 0), case(T(2, 3), -1, -2, 1)],
     ref=lambda np, self, dim, start, length: np.take(
         self, np.arange(start % self.shape[dim], start % self.shape[dim] + length), dim
     ),
@@ -508,6 +518,6 @@ op(
     "adjoint(self: Tensor) -> Tensor",
     composite=_adjoint,
     doc="Return matrices transposed and conjugated.\n\nReal tensors give a view.",
-    samples=[case(T(2, 3)), case(T(2, 3, 4)), case(T(0, 3))],
+    samples=lambda: [case(T(2, 3)), case(T(2, 3, 4)), case(T(0, 3))],
     ref=lambda np, self: np.conj(np.swapaxes(self, -2, -1)),
 )

@@ -3,7 +3,9 @@
 ``T(2, 3)`` stands for a tensor of that shape in the dtype under test; ``pullback.testing`` draws
 its values, in every dtype and memory layout. Everything else in a case is passed on as it is::
 
-    samples=[case(T(2, 3), 0), case(T(), -1, keepdim=True)]
+    samples=lambda: [case(T(2, 3), 0), case(T(), -1, keepdim=True)]
+
+They are made when they are asked for, which spares an import of the package the work.
 """
 
 from __future__ import annotations

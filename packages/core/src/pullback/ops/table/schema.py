@@ -85,7 +85,7 @@ class Entry(NamedTuple):
     aliases: tuple[str, ...]
     elsewhere: tuple[str, ...]
     ref: str | Callable | None
-    samples: Sequence | str | None
+    samples: Callable | Sequence | str | None
     kinks: Sequence
     mpmath: str | Callable | None
     nonderivative_at: Callable | None
@@ -95,6 +95,10 @@ class Entry(NamedTuple):
     autocast: tuple[str | Callable | None, str | Callable | None]
     doc: str
     signature: str
+
+    def cases(self) -> Sequence | None:
+        """Return the sample calls, which most entries make when asked; None if it lists none."""
+        return self.samples() if callable(self.samples) else self.samples
 
 
 ENTRIES: dict[str, Entry] = {}

@@ -72,7 +72,7 @@ op(
     ref=lambda np, grad, self, target: (
         grad * (self - target) / np.maximum((1 - self) * self, 1e-12)
     ),
-    samples=[case(T(2, 3), probability(2, 3), probability(2, 3))],
+    samples=lambda: [case(T(2, 3), probability(2, 3), probability(2, 3))],
 )
 
 
@@ -100,7 +100,7 @@ op(
     doc="Return binary_cross_entropy of checked arguments.",
     dtypes=FLOATING,
     ref=references.binary_cross_entropy,
-    samples=[
+    samples=lambda: [
         *reduction_samples(probability(2, 3), probability(2, 3), None),
         *reduction_samples(probability(2, 3), probability(2, 3), _WEIGHT),
     ],
@@ -152,7 +152,7 @@ op(
         kink([0.0], Fixed([0.0]), to=[0.0], outside=POLE),
         kink([1.0], Fixed([1.0]), to=[0.0], outside=POLE),
     ],
-    samples=[
+    samples=lambda: [
         case(probability(2, 3), probability(2, 3)),
         case(probability(), probability()),
         case(probability(2, 3), probability(2, 3), _WEIGHT, reduction="sum"),
@@ -204,7 +204,7 @@ op(
     doc="Return binary_cross_entropy_with_logits of checked arguments.",
     dtypes=FLOATING,
     ref=references.logits_loss,
-    samples=[
+    samples=lambda: [
         *reduction_samples(T(2, 3), probability(2, 3), None, None),
         *reduction_samples(T(2, 3), probability(2, 3), _WEIGHT, constant(3, low=0.5, high=2)),
     ],
@@ -268,7 +268,7 @@ op(
     ),
     doc="Return what the function of nn.functional does; the reduction is 0 (none), 1 (mean) or 2 "
     "(sum).",
-    samples=[case(T(2, 3), probability(2, 3), reduction=n) for n in (0, 1, 2)],
+    samples=lambda: [case(T(2, 3), probability(2, 3), reduction=n) for n in (0, 1, 2)],
     ref=lambda np, self, target, reduction: references.with_logits(
         np, self, target, reduction=("none", "mean", "sum")[reduction]
     ),
@@ -296,7 +296,7 @@ op(
     },
     doc="Return soft_margin_loss of checked arguments.",
     ref=references.soft_margin_loss,
-    samples=reduction_samples(T(2, 3), constant(2, 3)),
+    samples=lambda: reduction_samples(T(2, 3), constant(2, 3)),
 )
 
 
@@ -317,7 +317,7 @@ op(
     dtypes=FLOATING,
     ref=references.soft_margin_loss,
     doc="Return log(1 + exp(-target * self)), reduced; targets are 1 or -1.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), constant(2, 3)),
         case(T(2, 3), constant(2, 3), reduction="sum"),
         case(T(), constant(), reduction="none"),

@@ -41,7 +41,7 @@ op(
     doc="Return nll_loss of checked arguments.",
     dtypes=FLOATING,
     ref=references.nll_loss_primitive,
-    samples=[
+    samples=lambda: [
         case(T(*shape), target, weight, nll_loss_spec(target.shape if not how[1] else (), *how))
         for shape, target, weight, *how in _NLL
     ],
@@ -59,7 +59,7 @@ op(
     },
     doc="Return the derivative of nll_loss, times self.",
     dtypes=FLOATING,
-    samples=[
+    samples=lambda: [
         case(T(*(target.shape if not how[1] else ())), target, weight, nll_loss_spec(shape, *how))
         for shape, target, weight, *how in _NLL
     ],
@@ -139,7 +139,7 @@ op(
     "Shape: (n, c, ...) and (n, ...), or (c) and ().",
     dtypes=FLOATING,
     ref=references.nll_loss,
-    samples=[
+    samples=lambda: [
         case(T(3, 4), _labels(0, 3, 1)),
         case(T(3, 4), _labels(0, 3, 1), constant(4, low=0.5, high=2)),
         case(T(3, 4), _labels(0, -100, 1)),
@@ -229,7 +229,7 @@ op(
     doc="Return nll_loss(log_softmax(self), target); target holds classes or probabilities.",
     dtypes=FLOATING,
     ref=references.cross_entropy,
-    samples=[
+    samples=lambda: [
         case(T(3, 4), _labels(0, 3, 1)),
         case(T(3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2)),
         case(T(4), fixed((2,), shape=(), kind="int64")),

@@ -62,7 +62,7 @@ op(
     doc="Return target * (log(target) - self), reduced: the Kullback-Leibler divergence; self "
     "holds logarithms, target too with `log_target`.",
     kinks=[kink([0.5], [0.0], reduction="sum", to=([0.0], [NAN]), second=None, outside=POLE)],
-    samples=[
+    samples=lambda: [
         *_DIVERGENCES,
         case(T(2, 3), T(2, 3), reduction="sum", log_target=True),
         case(T(2, 3), probability(3), reduction="none"),
@@ -82,7 +82,7 @@ op(
     ),
     doc="Return what the function of nn.functional does; the reduction is 0 (none), 1 (mean) or 2 "
     "(sum).",
-    samples=[case(T(2, 3), probability(2, 3), n) for n in (0, 1, 2)],
+    samples=lambda: [case(T(2, 3), probability(2, 3), n) for n in (0, 1, 2)],
     ref=lambda np, self, target, reduction: references.kl_div(
         np, self, target, reduction=("none", "mean", "sum")[reduction]
     ),
@@ -136,7 +136,7 @@ op(
         )
     ],
     nonderivative_at=lambda *arrays: (arrays[-1] < 1e-6).any(),
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(2, 3), T(2, 3, low=0.5, high=2)),
         case(T(2, 3), T(2, 3), T(2, low=0.5, high=2), full=True),
         case(T(2, 3), T(2, 3), T(2, 1, low=0.5, high=2), reduction="sum"),
@@ -178,7 +178,7 @@ op(
     kinks=[
         kink([2.0], [1.0], full=True, to=([math.exp(2.0) - 1], [-2.0]), second=None, outside=JUMP)
     ],
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(2, 3)),
         case(T(2, 3, low=0.5, high=2), T(2, 3), False, only=FLOATING),
         case(T(2, 3), T(2, 3, low=1.5, high=4), full=True, reduction="none", only=FLOATING),
@@ -199,7 +199,7 @@ op(
     ),
     doc="Return what the function of nn.functional does; the reduction is 0 (none), 1 (mean) or 2 "
     "(sum).",
-    samples=[case(T(2, 3), T(2, 3), True, False, 1e-8, n) for n in (0, 1, 2)],
+    samples=lambda: [case(T(2, 3), T(2, 3), True, False, 1e-8, n) for n in (0, 1, 2)],
     ref=lambda np, self, target, log_input, full, eps, reduction: references.poisson_nll_loss(
         np, self, target, reduction=("none", "mean", "sum")[reduction]
     ),

@@ -104,7 +104,7 @@ op(
         input1, input2, target, margin, numbered_reduction("cosine_embedding_loss", reduction)
     ),
     doc=_NUMBERED,
-    samples=[case(T(3, 4), T(3, 4), _SIGNS, 0.2, n) for n in (0, 1, 2)],
+    samples=lambda: [case(T(3, 4), T(3, 4), _SIGNS, 0.2, n) for n in (0, 1, 2)],
     ref=lambda np, input1, input2, target, margin, reduction: references.cosine_embedding_loss(
         np, input1, input2, target, margin, _WORDS[reduction]
     ),
@@ -136,7 +136,7 @@ op(
     "the other way round where the target is -1.",
     ref=references.margin_ranking_loss,
     kinks=[kink([1.0], [1.0], Fixed([1.0]), to=([-1.0], [1.0]))],
-    samples=[
+    samples=lambda: [
         case(T(3), T(3), _SIGNS),
         case(T(3), T(3), _SIGNS, 0.5, reduction="none"),
         case(T(2, 3), T(2, 1), fixed((1, -1, 1), shape=(1, 3), kind="int64")),
@@ -154,7 +154,7 @@ op(
         input1, input2, target, margin, numbered_reduction("margin_ranking_loss", reduction)
     ),
     doc=_NUMBERED,
-    samples=[case(T(3), T(3), _SIGNS, 0.25, n) for n in (0, 1, 2)],
+    samples=lambda: [case(T(3), T(3), _SIGNS, 0.25, n) for n in (0, 1, 2)],
     ref=lambda np, input1, input2, target, margin, reduction: references.margin_ranking_loss(
         np, input1, input2, target, margin, _WORDS[reduction]
     ),
@@ -186,7 +186,7 @@ op(
     "-1, reduced.",
     ref=references.hinge_embedding_loss,
     kinks=[kink([1.0], Fixed([-1.0]), to=[-1.0])],
-    samples=[
+    samples=lambda: [
         case(T(3), _SIGNS, only=FLOATING),
         case(T(2, 3), _SIGNS, 2.0, reduction="none", only=FLOATING),
         case(T(3), fixed((1, 0, -1), kind="int64"), reduction="sum", only=FLOATING),
@@ -204,7 +204,7 @@ op(
         self, target, margin, numbered_reduction("hinge_embedding_loss", reduction)
     ),
     doc=_NUMBERED,
-    samples=[
+    samples=lambda: [
         case(fixed((0, 1, 2)), _SIGNS, 2.0, 2, skip=KINKS),
         *(case(T(3), _SIGNS, 2.0, n, only=FLOATING) for n in (0, 1, 2)),
     ],
@@ -274,7 +274,7 @@ op(
     "margin, reduced.\n\nWith `swap`, its distance from the positive counts if it is smaller.",
     ref=references.triplet_margin_loss,
     kinks=[kink([[0.0]], [[1.0]], [[2.0]], eps=0.0, to=([[0.0]], [[1.0]], [[-1.0]]))],
-    samples=[
+    samples=lambda: [
         case(*_THREE, skip=_CANCELS),
         case(*_THREE, only=_WIDE),
         case(*_THREE, 2.0, 1, swap=True, only=_WIDE),
@@ -301,7 +301,7 @@ op(
         numbered_reduction("triplet_margin_loss", reduction),
     ),
     doc=_NUMBERED,
-    samples=[
+    samples=lambda: [
         case(*_THREE, skip=_CANCELS),
         *(case(*_THREE, reduction=n, only=_WIDE) for n in (0, 1, 2)),
     ],
@@ -337,7 +337,7 @@ op(
     dtypes=NUMBERS & ~OPTIONAL,
     doc="Return triplet_margin_loss with any distance, a function of two tensors.",
     kinks=[kink([[0.0]], [[0.5]], [[1.5]], to=([[0.0]], [[1.0]], [[-1.0]]))],
-    samples=[
+    samples=lambda: [
         case(*_THREE, skip=_CANCELS),
         case(*_THREE, only=_WIDE),
         case(*_THREE, margin=2.0, swap=True, reduction="none", only=_WIDE),
@@ -370,7 +370,7 @@ op(
     dtypes=FLOATING,
     ref=references.multilabel_soft_margin_loss,
     doc="Return binary_cross_entropy_with_logits, averaged over the classes and reduced.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(2, 3, low=0, high=1)),
         case(T(3), T(3, low=0, high=1)),
         case(T(2, 3), T(2, 3, low=0, high=1), constant(3, low=0.5, high=2), reduction="none"),
@@ -442,7 +442,7 @@ op(
     doc="Return the mean over the classes of how much each score is not below the target's by a "
     "margin, to the power p, reduced.\n\nRaises: RuntimeError for a class out of range.",
     kinks=[kink([[1.0, 0.0]], Fixed([0]), to=[[0.0, 0.0]])],
-    samples=[
+    samples=lambda: [
         case(T(2, 3), _CLASSES),
         case(T(2, 3), _CLASSES, 2),
         case(T(2, 3), _CLASSES, 1, 0.5, constant(3, low=0.5, high=2), reduction="none"),
@@ -489,7 +489,7 @@ op(
     "and divided by the number of classes, reduced.\n\nThe target lists the wanted classes; the "
     "first -1 ends it.",
     kinks=[kink([[1.0, 0.0]], Fixed([[0, -1]]), to=[[0.0, 0.0]])],
-    samples=[
+    samples=lambda: [
         case(T(2, 3), fixed((0, 2, -1, 1, -1, 0), shape=(2, 3), kind="int64")),
         case(T(2, 3), fixed((0, 2, -1, 1, -1, 0), shape=(2, 3), kind="int64"), reduction="none"),
         case(T(3), fixed((-1, 0, 0), kind="int64"), reduction="sum", skip=KINKS),

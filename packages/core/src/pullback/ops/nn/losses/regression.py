@@ -69,7 +69,7 @@ op(
     doc="Return the absolute difference, reduced.",
     ref=references.l1_loss,
     kinks=[kink([1.0], [1.0], to=([0.0], [0.0]))],
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(2, 3), reduction="none"),
         case(T(2, 3), T(2, 3), reduction="sum"),
         case(T(2, 3), T(2, 3), only=FLOAT_COMPLEX),
@@ -100,7 +100,7 @@ op(
     },
     doc="Return mse_loss of two tensors of one shape and dtype.",
     ref=references.mse_loss,
-    samples=reduction_samples(T(2, 3), T(2, 3)),
+    samples=lambda: reduction_samples(T(2, 3), T(2, 3)),
 )
 
 
@@ -122,7 +122,7 @@ op(
     dtypes=FLOATING,
     doc="Return the squared difference, reduced.\n\nThe mean with weights is a weighted one.",
     ref=references.mse_loss,
-    samples=[
+    samples=lambda: [
         *PAIRS,
         case(T(2, 3), T(2, 3), weight=T(2, 3, low=0.5, high=2)),
         case(T(2, 3), T(2, 3), weight=T(2, 3, low=0.5, high=2), reduction="none"),
@@ -163,7 +163,7 @@ op(
     doc="Return smooth_l1_loss of two tensors of one shape and dtype.",
     dtypes=FLOATING,
     ref=references.smooth_l1_loss,
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(2, 3), how, beta)
         for how, beta in (("none", 1.0), ("mean", 0.5), ("sum", 4.0))
     ],
@@ -193,7 +193,7 @@ op(
     "Raises: RuntimeError for a negative beta.",
     ref=references.smooth_l1_loss,
     kinks=[kink([1.0], [1.0], beta=0.0, to=([0.0], [0.0])), kink([1.0], [0.0], to=([1.0], [-1.0]))],
-    samples=[*PAIRS, case(T(2, 3), T(2, 3), beta=0.5), case(T(2, 3), T(2, 3), beta=0)],
+    samples=lambda: [*PAIRS, case(T(2, 3), T(2, 3), beta=0.5), case(T(2, 3), T(2, 3), beta=0)],
 )
 
 
@@ -229,7 +229,7 @@ op(
     doc="Return huber_loss of two tensors of one shape and dtype.",
     dtypes=FLOATING,
     ref=references.huber_loss,
-    samples=[
+    samples=lambda: [
         case(T(2, 3), T(2, 3), how, delta)
         for how, delta in (("none", 1.0), ("mean", 0.5), ("sum", 4.0))
     ],
@@ -262,7 +262,7 @@ op(
     doc="Return half the squared difference, reduced; above delta, a linear continuation.\n\n"
     "Raises: RuntimeError unless delta is positive.",
     kinks=[kink([1.0], [0.0], to=([1.0], [-1.0]))],
-    samples=[
+    samples=lambda: [
         *PAIRS,
         case(T(2, 3), T(2, 3), delta=0.5),
         case(T(2, 3), T(2, 3), weight=T(2, 3, low=0.5, high=2)),

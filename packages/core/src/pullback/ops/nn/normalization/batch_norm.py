@@ -130,7 +130,7 @@ op(
     ref=lambda np, self, weight, bias, mean, variance, training, momentum, eps, cudnn: (
         references.batch_norm(np, self, mean, variance, weight, bias, training, momentum, eps)
     ),
-    samples=[
+    samples=lambda: [
         case(T(2, 3, 4), scale_samples(3), T(3), None, None, True, 0.1, 1e-5, False),
         case(T(2, 3), scale_samples(3), T(3), *_GIVEN, False, 0.1, 1e-5, False),
     ],
@@ -183,7 +183,7 @@ op(
     doc="Return each channel (dim 1) of each sample standardized, times weight plus bias of the "
     "channel.\n\nBy its own mean and variance, or by the running ones; the running ones move "
     "towards the average over the samples.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3, 4)),
         case(T(2, 3, 4), weight=scale_samples(3), bias=T(3)),
         case(T(2, 3, 2, 2), eps=0.1),
@@ -203,7 +203,7 @@ op(
     ref=lambda np, self, weight, bias, mean, variance, use, momentum, eps, cudnn: (
         references.instance_norm(np, self, mean, variance, weight, bias, use, momentum, eps)
     ),
-    samples=[
+    samples=lambda: [
         case(T(2, 3, 4), scale_samples(3), T(3), None, None, True, 0.1, 1e-5, False),
         case(T(2, 3), scale_samples(3), T(3), *_GIVEN, False, 0.1, 1e-5, False),
     ],
@@ -259,7 +259,7 @@ op(
     ref=references.local_response_norm,
     doc="Return self / (k + alpha * the mean square of `size` neighbouring channels) ** beta; "
     "channels are dim 1, and those beyond the ends count as 0.",
-    samples=[
+    samples=lambda: [
         case(T(2, 3, 4), 2),
         case(T(2, 4, 2), 3, 0.5),
         case(T(1, 5, 2, 2), 5, 1.0, 0.5, 2.0),

@@ -208,7 +208,7 @@ op(
     "equation 3.",
     dtypes=FLOATING,
     ref=references.normalized,
-    samples=[
+    samples=lambda: [
         case(
             T(2, 3, 4),
             scale_samples(3),
@@ -243,7 +243,7 @@ op(
     ref=lambda np, self, weight, bias, spec, kind: references.normalized(
         np, self, weight, bias, *spec_arguments(spec, kind)
     ),
-    samples=[
+    samples=lambda: [
         case(
             T(2, 4),
             scale_samples(4),
@@ -288,7 +288,7 @@ op(
     **_FUSED,
     doc="Return the gradients of a normalized tensor, its weight and its bias.",
     ref=references.normalize_backward,
-    samples=[case(T(2, 3, 4, 5), *one.args[:4]) for one in _GROUPED],
+    samples=lambda: [case(T(2, 3, 4, 5), *one.args[:4]) for one in _GROUPED],
 )
 
 
@@ -328,7 +328,7 @@ op(
     },
     doc="Return self less a given mean over a given deviation, times weight plus bias.",
     ref=references.batch_norm_eval,
-    samples=[
+    samples=lambda: [
         case(
             T(2, 3), scale_samples(3), T(3), constant(3), constant(3, low=0.5, high=2), (1, 3), 1e-5
         ),
