@@ -13,23 +13,6 @@ OPERANDS = ("Tensor", "Tensor?", "Operand", "Operand?")
 RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # of dtype kinds, in the order of promotion
 
 
-def _flags(entry) -> int:
-    names = {argument.name for argument in entry.arguments}
-    flags = bind.FLAGS
-    return (
-        flags["indexed"] * ("indices" in names)
-        + flags["random"] * ("generator" in names)
-        + flags["view"] * entry.view
-        + flags["overlap"] * entry.overlap
-        + flags["out"] * entry.out
-        + flags["varargs"] * entry.varargs
-        + flags["shares"] * entry.out_overlap
-        + flags["exact"] * (entry.out_dtype != "cast")
-        + flags["lists"] * any(argument.written for argument in entry.arguments)
-        + flags["alpha"] * ("alpha" in names and entry.arguments[1].type == "Operand")
-    )
-
-
 def _nothing(g):
     return ops.zeros_like(g)
 
@@ -67,7 +50,7 @@ def bind_table(namespaces: dict[str, dict]) -> None:
     ``namespaces`` maps the names that entries use ('' is the package itself) to module dicts.
     """
     for entry in ENTRIES.values():
-        flags = _flags(entry)
+        flags = bind.flags_of(entry)
         made = bind.make_op(
             entry,
             entry.name,

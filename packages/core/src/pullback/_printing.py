@@ -8,7 +8,6 @@ shown values determine one number format for the tensor; then the lists are form
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import textwrap
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ from pullback._c.transforms import batching
 __all__ = ["format_tensor", "get_printoptions", "printoptions", "set_printoptions"]
 
 
-@dataclasses.dataclass
 class _Options:
     precision: int = 4
     threshold: float = 1000
@@ -102,7 +100,7 @@ def _check_count(name: str, value: Any) -> int:
 
 def get_printoptions() -> dict[str, Any]:
     """Return the options as a dictionary that ``set_printoptions`` takes."""
-    return dataclasses.asdict(_OPTIONS)
+    return {name: getattr(_OPTIONS, name) for name in _Options.__annotations__}
 
 
 @contextlib.contextmanager

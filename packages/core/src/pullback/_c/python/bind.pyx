@@ -198,9 +198,34 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
     return op
 
 
-FLAGS = {"inplace": OP_INPLACE, "view": OP_VIEW, "out": OP_HAS_OUT, "varargs": OP_VARARGS,
-         "alpha": OP_ALPHA, "overlap": OP_OVERLAP, "indexed": OP_INDEXED, "random": OP_RANDOM,
-         "lists": OP_LISTS, "shares": OP_SHARES, "exact": OP_EXACT}
+FLAGS = {"inplace": OP_INPLACE, "out": OP_HAS_OUT}
+
+
+def flags_of(entry):
+    """Return the flags that an entry's fields and arguments give its op."""
+    cdef int flags = 0
+    for argument in entry.arguments:
+        if argument.written:
+            flags |= OP_LISTS
+        if argument.name == "indices":
+            flags |= OP_INDEXED
+        elif argument.name == "generator":
+            flags |= OP_RANDOM
+        elif argument.name == "alpha" and entry.arguments[1].type == "Operand":
+            flags |= OP_ALPHA
+    if entry.view:
+        flags |= OP_VIEW
+    if entry.overlap:
+        flags |= OP_OVERLAP
+    if entry.out:
+        flags |= OP_HAS_OUT
+    if entry.varargs:
+        flags |= OP_VARARGS
+    if entry.out_overlap:
+        flags |= OP_SHARES
+    if entry.out_dtype != "cast":
+        flags |= OP_EXACT
+    return flags
 
 
 def set_composite(Op op not None, function):

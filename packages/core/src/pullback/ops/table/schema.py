@@ -254,7 +254,7 @@ def op(
             pinning(name, make, arguments) if callable(make) else make
             for make in (composite, forward)
         )
-    if inplace_function is None:  # torch has few of them as functions
+    if inplace_function is None and inplace is True:  # torch has few of them as functions
         inplace_function = sum([argument.type in _OPERANDS for argument in arguments]) == 1
     ENTRIES[name] = Entry(
         name,
@@ -292,7 +292,7 @@ def op(
         tuple(elsewhere),
         ref,
         samples,
-        tuple([kink._replace(op=name) for kink in kinks]),
+        tuple([kink._replace(op=name) for kink in kinks]) if kinks else (),
         mpmath,
         nonderivative_at,
         overwrites,
