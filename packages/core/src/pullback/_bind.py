@@ -7,7 +7,7 @@ from pullback._c.dispatch.outputs import check_overlaps
 from pullback._c.graph.tensor import bind_attribute
 from pullback._c.ops import clone, dtype_views, indexing
 from pullback._c.python import bind, node_methods, operators, tensor_methods
-from pullback.ops import ENTRIES, ops
+from pullback.ops import ENTRIES, ops, uncollected
 
 OPERANDS = ("Tensor", "Tensor?", "Operand", "Operand?")
 RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # of dtype kinds, in the order of promotion
@@ -44,6 +44,7 @@ def _inplace(entry, functional, flags):
     return made
 
 
+@uncollected()
 def bind_table(namespaces: dict[str, dict]) -> None:
     """Make every entry's op and add it to its namespaces.
 

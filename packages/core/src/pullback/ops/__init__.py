@@ -1,27 +1,35 @@
 """The op library: one entry per op, a module for each family. Importing it declares them all."""
 
 import gc
+from contextlib import contextmanager
 from importlib import import_module
 from pkgutil import walk_packages
 
 from pullback.ops.table.schema import ENTRIES, Entry, ops
 
-__all__ = ["ENTRIES", "Entry", "ops"]
+__all__ = ["ENTRIES", "Entry", "ops", "uncollected"]
 
 
-def _declare_all():
-    """Import every module of the library; what they make stays, so nothing is there to collect."""
+@contextmanager
+def uncollected():
+    """Make what stays, so that there is nothing to collect: the garbage collector does not look."""
     collects = gc.isenabled()
     gc.disable()
     try:
-        for module in walk_packages(__path__, f"{__name__}."):
-            import_module(module.name)
+        yield
         if not gc.get_freeze_count():  # to the oldest generation at once, without a traversal
             gc.freeze()
             gc.unfreeze()
     finally:
         if collects:
             gc.enable()
+
+
+@uncollected()
+def _declare_all():
+    """Import every module of the library."""
+    for module in walk_packages(__path__, f"{__name__}."):
+        import_module(module.name)
 
 
 _declare_all()

@@ -206,7 +206,7 @@ op(
     "attn_mask: Tensor?, out: Tensor, logsumexp: Tensor, is_causal: bool, scale: float) -> any",
     forward="attention_backward",
     kernel="attention_backward",
-    results=_Gradients,
+    results=_Gradients.type,
     method=False,
     function=False,
     batch="attention",

@@ -78,7 +78,7 @@ def _moments_vjp(gs, self, out0, dims):
 op(
     "moments(self: Tensor, dims: int[]) -> any",
     forward=_both_moments,
-    results=_Moments,
+    results=_Moments.type,
     kernel="moments",
     vjp={"self": _moments_vjp},
     method=False,

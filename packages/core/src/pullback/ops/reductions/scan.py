@@ -155,7 +155,7 @@ for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
         f"{_name}(self: Tensor, dim: int) -> any",
         kernel=_name,
         forward=_running_extreme(_name, _fields),
-        results=_fields,
+        results=_fields.type,
         vjp={
             "self": lambda g, self_like, dim, out1: ops.scatter_add(
                 ops._zeros_like(self_like), dim, out1, g

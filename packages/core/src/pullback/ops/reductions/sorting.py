@@ -56,7 +56,7 @@ _SORTS = [
 op(
     "sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool? = None) -> any",
     forward=_sort,
-    results=_Sorted,
+    results=_Sorted.type,
     compiled="sort",
     kernel="sort",
     out=True,
@@ -116,7 +116,7 @@ def _topk(self, k, dim, largest, sorted):
 op(
     "topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> any",
     forward=_topk,
-    results=_Top,
+    results=_Top.type,
     compiled="topk",
     kernel="sort",
     out=True,

@@ -170,9 +170,18 @@ def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
     return name.strip(), _parse_arguments(rest.rstrip().removesuffix(")")), returns.strip()
 
 
-def result_type(name: str, *fields: str) -> Any:
-    """Return the class of several named results: a namedtuple that users see by its name."""
-    return namedtuple(name, fields)
+class result_type:
+    """Makes several named results: a namedtuple that users see by its name, made at first use."""
+
+    def __init__(self, name: str, *fields: str) -> None:
+        self.name, self.fields = name, fields
+
+    @functools.cached_property
+    def type(self) -> Any:
+        return namedtuple(self.name, self.fields)
+
+    def __call__(self, *values: Any) -> Any:
+        return self.type(*values)
 
 
 def camel(name: str) -> str:

@@ -284,7 +284,7 @@ op(
     "-> any",
     forward=_normalize_backward,
     kernel="normalize_backward",
-    results=_Gradients,
+    results=_Gradients.type,
     **_FUSED,
     doc="Return the gradients of a normalized tensor, its weight and its bias.",
     ref=references.normalize_backward,
