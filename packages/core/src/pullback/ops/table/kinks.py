@@ -9,8 +9,6 @@ states none::
     kinks=[kink([0.0], to=[0.0]), kink([3.0, 3.0, 1.0], 0, to=[1.0, 0.0, 0.0])]
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple

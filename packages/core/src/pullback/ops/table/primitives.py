@@ -21,8 +21,6 @@ numbers are made on the host and copied. A backend may leave both out.
   several outputs. Backends with host memory receive NumPy arrays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ its values, in every dtype and memory layout. Everything else in a case is passe
 They are made when they are asked for, which spares an import of the package the work.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from typing import Any, NamedTuple
@@ -180,7 +178,7 @@ class Reference(NamedTuple):
     name: str
     given: tuple[Any, ...] | None = None
 
-    def of(self, *given: Any) -> Reference:
+    def of(self, *given: Any) -> "Reference":
         return self._replace(given=given)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
