@@ -23,10 +23,9 @@ def run_ref(run_python):
 
 def test_every_optional_primitive_is_decomposed(run_ref):
     code = """
-from pullback.ops.table.primitives import DECOMPOSITIONS
-from pullback.ops.table.primitives import PRIMITIVES
+from pullback.ops.table.primitives import PRIMITIVES, decompositions
 optional = {name for name, p in PRIMITIVES.items() if not p.required and p.inputs}
-print(sorted(optional ^ set(DECOMPOSITIONS)))
+print(sorted(optional ^ set(decompositions())))
 """
     assert run_ref(code) == ["[]"]
 

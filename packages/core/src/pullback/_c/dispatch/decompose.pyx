@@ -65,7 +65,7 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
     if result is None:                  # it wrote into lists of tensors
         return None
     if isinstance(result, tuple):       # several results keep their strides
-        wide = WIDE_RESULTS.get(op.decompose, ()) if narrow >= 0 else ()
+        wide = WIDE_RESULTS.get(op.entry.kernel, ()) if narrow >= 0 else ()
         real = PB_F16 if narrow == PB_C32 else narrow
         parts = [cast_tensor(<Tensor>part, real if (<Tensor>part).dtype == PB_F32 else narrow)
                  if narrow >= 0 and (<Tensor?>part).dtype in (PB_F32, PB_C64) and i not in wide

@@ -31,7 +31,7 @@ from pullback._c.transforms import transform_dispatch  # no-cython-lint
 from pullback._c.dispatch.call import enable
 from pullback._c.engine.formula import trace_operators
 from pullback._c.graph.op import register
-from pullback.ops.table.primitives import DECOMPOSITIONS
+from pullback.ops.table.primitives import PRIMITIVES, Decomposition
 from pullback.ops.table.schema import camel
 
 PROMOTIONS = {"default": PROMOTE_DEFAULT, "float": PROMOTE_FLOAT, "bool": PROMOTE_BOOL_OUT,
@@ -177,7 +177,8 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
     op.dtypes = entry.dtypes
     op.promote = PROMOTIONS[entry.promote]
     op.primitive = -1 if entry.kernel is None else primitive_id(entry.kernel)
-    op.decompose = None if op.kind == OP_COMPOSITE else DECOMPOSITIONS.get(entry.kernel)
+    if op.primitive >= 0 and op.kind != OP_COMPOSITE and PRIMITIVES[entry.kernel].decomposed:
+        op.decompose = Decomposition(entry.kernel)
     if isinstance(entry.composite, str):
         op.forward = forward_named(entry.composite)
     elif entry.composite is not None:

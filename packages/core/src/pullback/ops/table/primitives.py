@@ -21,8 +21,11 @@ numbers are made on the host and copied. A backend may leave both out.
   several outputs. Backends with host memory receive NumPy arrays.
 """
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, NamedTuple
 
 from pullback.ops.table.linalg_primitives import COMPOSED, OF_LINALG
 from pullback.ops.table.network_primitives import OF_NETWORKS
@@ -42,10 +45,34 @@ class Primitive(NamedTuple):
     doc: str
     unsigned: str
 
+    @property
+    def decomposed(self) -> bool:
+        """Whether there is a decomposition into other ops."""
+        return not self.required and bool(self.inputs)
+
 
 PRIMITIVES: dict[str, Primitive] = {}
-DECOMPOSITIONS: dict[str, Callable] = {}
-WIDE_RESULTS: dict[Callable, tuple[int, ...]] = {}
+WIDE_RESULTS: dict[str, tuple[int, ...]] = {}
+_DECOMPOSITIONS: dict[str, Callable] = {}  # of the modules that are imported
+
+
+@functools.cache
+def decompositions() -> dict[str, Callable]:
+    """Return the decompositions by primitive. Few programs need one: now they are imported."""
+    family = import_module("pullback.ops.decompositions")
+    for module in iter_modules(family.__path__, f"{family.__name__}."):
+        import_module(module.name)
+    return _DECOMPOSITIONS
+
+
+class Decomposition:
+    """Runs the decomposition of a primitive."""
+
+    def __init__(self, primitive: str) -> None:
+        self.primitive = primitive
+
+    def __call__(self, *operands: Any) -> Any:
+        return decompositions()[self.primitive](*operands)
 
 
 def decomposition(name: str, wide: tuple[int, ...] = ()) -> Callable[[Callable], Callable]:
@@ -57,13 +84,13 @@ def decomposition(name: str, wide: tuple[int, ...] = ()) -> Callable[[Callable],
     may use every op but its own. Raises: ValueError for a name that is no primitive, a required
     one or one that has a decomposition.
     """
-    if name not in PRIMITIVES or PRIMITIVES[name].required or name in DECOMPOSITIONS:
+    if name not in PRIMITIVES or PRIMITIVES[name].required or name in _DECOMPOSITIONS:
         raise ValueError(f"{name!r} is no primitive that needs a decomposition")
 
     def register(function: Callable) -> Callable:
-        DECOMPOSITIONS[name] = function
+        _DECOMPOSITIONS[name] = function
         if wide:
-            WIDE_RESULTS[function] = wide
+            WIDE_RESULTS[name] = wide
         return function
 
     return register
