@@ -41,8 +41,9 @@ MODULES = (
     *("torch.nn.utils.parametrizations", "torch.nn.utils.stateless"),
     *("torch.amp", "torch.amp.autocast_mode", "torch.amp.grad_scaler", "torch.cuda.amp"),
     *("torch.optim", "torch.optim.lr_scheduler", "torch.optim.swa_utils"),
-    *("torch.utils.data", "torch.serialization", "torch.overrides"),
+    *("torch.utils.data", "torch.serialization", "torch.overrides", "torch.distributed"),
 )
+APART = ("torch.distributed",)  # their modules are those of another package
 CLASSES = (
     "torch.Tensor",
     *("torch.autograd.Function", "torch.autograd.function.BackwardCFunction"),
@@ -145,7 +146,8 @@ def torch_names() -> dict[str, Any]:
                 "names": [
                     name
                     for name, value in others.items()
-                    if comes_from(path, value) or (not name.startswith("_") and is_op(value))
+                    if (comes_from(path, value) or (not name.startswith("_") and is_op(value)))
+                    and not (path in APART and isinstance(value, types.ModuleType))
                 ]
             }
             continue

@@ -21,7 +21,9 @@ from pullback_distributed.collectives.objects import (
     all_gather_object,
     broadcast_object_list,
     gather_object,
+    recv_object_list,
     scatter_object_list,
+    send_object_list,
 )
 from pullback_distributed.collectives.point_to_point import (
     P2POp,
@@ -51,5 +53,7 @@ from pullback_distributed.groups.lifecycle import (
     init_process_group,
     is_initialized,
     new_group,
+    new_subgroups,
+    new_subgroups_by_enumeration,
 )
 from pullback_distributed.groups.process_group import ProcessGroup

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 import pullback as pb
 import pullback_distributed as dist
 
@@ -29,6 +31,27 @@ def main():
     for each in dist.batch_isend_irecv(batch):
         each.wait()
     assert (found == before).all()
+    if rank == 0:
+        dist.send_object_list(["a", {1: (2,)}], 1)
+    elif rank == 1:
+        objects = [None, None]
+        assert dist.recv_object_list(objects) == 0
+        assert objects == ["a", {1: (2,)}]
+        dist.send_object_list([1], 0)
+    if rank == 0:
+        with pytest.raises(RuntimeError, match="expected a list of 1 places"):
+            dist.recv_object_list([None, None], 1)
+    own, groups = dist.new_subgroups(1)
+    assert len(groups) == size and own is groups[rank] and own.ranks == (rank,)
+    own, groups = dist.new_subgroups_by_enumeration([[0], list(range(1, size))])
+    total = pb.ones(1)
+    dist.all_reduce(total, group=own)
+    assert total.item() == (1 if rank == 0 else size - 1)
+    for wrong, said in (([], "cannot be empty"), ([[0], [0]], "Rank 0 has appeared in more")):
+        with pytest.raises(ValueError, match=said):
+            dist.new_subgroups_by_enumeration(wrong)
+    with pytest.raises(ValueError, match=f"divides the {size} processes"):
+        dist.new_subgroups(size + 1)
     never = dist.irecv(found, before, tag=99)
     try:
         never.wait(timedelta(milliseconds=50))

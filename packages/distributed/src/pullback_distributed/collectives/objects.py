@@ -1,10 +1,12 @@
-"""Collectives of Python objects, which are pickled."""
+"""Collectives and messages of Python objects, which are pickled."""
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 from pullback_distributed import mpi as MPI
+from pullback_distributed.collectives.point_to_point import other_rank, peer, source_rank
 from pullback_distributed.collectives.running import member, root_of, run
 from pullback_distributed.groups.process_group import ProcessGroup
 
@@ -114,3 +116,61 @@ def scatter_object_list(
         scatter_object_output_list[0] = communicator.scatter(objects, root)
 
     run(found, "scatter_object_list", operate, False, [], root=root)
+
+
+def send_object_list(
+    object_list: list[Any],
+    dst: int | None = None,
+    group: ProcessGroup | None = None,
+    device: Any = None,
+    group_dst: int | None = None,
+    use_batch: bool = False,
+) -> None:
+    """Send the objects of a list to ``dst``, a global rank, which calls ``recv_object_list``.
+
+    ``device`` and ``use_batch`` have no effect.
+    Raises: ValueError without a rank, for this process's own, or for one that is not in the group;
+    what pickle raises.
+    """
+    found = member(group, "send_object_list")
+    if found is None:
+        return
+    place = other_rank(found, "destination", dst, group_dst)
+    found.current = ("send_object_list", monotonic(), found.ranks[place], None)
+    try:
+        found.communicator.send(list(object_list), place)
+    finally:
+        found.current = None
+
+
+def recv_object_list(
+    object_list: list[Any],
+    src: int | None = None,
+    group: ProcessGroup | None = None,
+    device: Any = None,
+    group_src: int | None = None,
+    use_batch: bool = False,
+) -> int:
+    """Put the objects that ``src``, a global rank, sends into a list of as many; None takes any.
+
+    Returns the sender's rank, -1 for a process that is not in the group. ``device`` and
+    ``use_batch`` have no effect.
+    Raises: as ``send_object_list``; RuntimeError if there are more or fewer objects than places.
+    """
+    found = member(group, "recv_object_list")
+    if found is None:
+        return -1
+    status = MPI.Status()
+    source = source_rank(found, src, group_src)
+    found.current = ("recv_object_list", monotonic(), peer(found, source), None)
+    try:
+        objects = found.communicator.recv(None, source, MPI.ANY_TAG, status)
+    finally:
+        found.current = None
+    if len(objects) != len(object_list):
+        raise RuntimeError(
+            f"recv_object_list: expected a list of {len(objects)} places, as many as the objects "
+            f"that were sent, but got {len(object_list)}"
+        )
+    object_list[:] = objects
+    return found.ranks[status.source]

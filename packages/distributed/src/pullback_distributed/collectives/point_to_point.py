@@ -14,7 +14,13 @@ from pullback_distributed.collectives.running import member, root_of
 from pullback_distributed.groups.process_group import ANY_RANK, ProcessGroup
 
 
-def _other(found: ProcessGroup, what: str, global_rank: int | None, group_rank: int | None) -> int:
+def other_rank(
+    found: ProcessGroup, what: str, global_rank: int | None, group_rank: int | None
+) -> int:
+    """Return the rank in the group that a message goes to or comes from.
+
+    Raises: ValueError for this process's own, as ``root_of`` else.
+    """
     place = root_of(found, global_rank, group_rank)
     if place == found.rank():
         raise ValueError(
@@ -24,15 +30,16 @@ def _other(found: ProcessGroup, what: str, global_rank: int | None, group_rank: 
     return place
 
 
-def _peer(found: ProcessGroup, place: int) -> int:
+def peer(found: ProcessGroup, place: int) -> int:
     """Return the global rank that a message needs."""
     return ANY_RANK if place == MPI.ANY_SOURCE else found.ranks[place]
 
 
-def _source(found: ProcessGroup, src: int | None, group_src: int | None) -> int:
+def source_rank(found: ProcessGroup, src: int | None, group_src: int | None) -> int:
+    """Return the rank in the group that a message comes from, MPI's word for any without one."""
     if src is None and group_src is None:
         return int(MPI.ANY_SOURCE)
-    return _other(found, "source", src, group_src)
+    return other_rank(found, "source", src, group_src)
 
 
 def isend(
@@ -53,7 +60,7 @@ def isend(
     found = member(group, "isend")
     if found is None:
         return None
-    place = _other(found, "destination", dst, group_dst)
+    place = other_rank(found, "destination", dst, group_dst)
     sent = readable(tensor)
 
     def keep(tensor: Tensor = sent) -> None:
@@ -79,9 +86,9 @@ def irecv(
     if found is None:
         return None
     written = Written(tensor, keeps=False)
-    source = _source(found, src, group_src)
+    source = source_rank(found, src, group_src)
     request = found.communicator.Irecv(written.message(), source, tag)
-    return MessageWork(request, written.done, "irecv", found, _peer(found, source))
+    return MessageWork(request, written.done, "irecv", found, peer(found, source))
 
 
 def send(
@@ -117,8 +124,8 @@ def recv(
         return -1
     written = Written(tensor, keeps=False)
     status = MPI.Status()
-    source = _source(found, src, group_src)
-    found.current = ("recv", monotonic(), _peer(found, source), None)
+    source = source_rank(found, src, group_src)
+    found.current = ("recv", monotonic(), peer(found, source), None)
     try:
         found.communicator.Recv(written.message(), source, tag, status)
     finally:

@@ -205,6 +205,71 @@ def new_group(
     return made
 
 
+def new_subgroups(
+    group_size: int,
+    group: ProcessGroup | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[ProcessGroup | int, list[ProcessGroup | int]]:
+    """Divide a group into groups of ``group_size`` neighbours; return this process's, and all.
+
+    All processes of the job call it. A group that this process is not in is
+    ``GroupMember.NON_GROUP_MEMBER``.
+    Raises: ValueError for a size that does not divide the group's; as ``new_group`` else.
+
+    >>> import pullback_distributed as dist
+    >>> dist.init_process_group()
+    >>> dist.new_subgroups(1)
+    (<ProcessGroup '1': rank 0 of 1>, [<ProcessGroup '1': rank 0 of 1>])
+    >>> dist.destroy_process_group()
+    """
+    whole = world() if group is None else group
+    if not isinstance(group_size, int) or group_size < 1 or whole.size() % group_size:
+        raise ValueError(
+            f"new_subgroups: expected a group_size that divides the {whole.size()} processes of "
+            f"the group, but got {group_size!r}"
+        )
+    parts = [
+        whole.ranks[start : start + group_size] for start in range(0, whole.size(), group_size)
+    ]
+    return new_subgroups_by_enumeration(parts, timeout, backend, pg_options, group_desc)
+
+
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: Sequence[Sequence[int]],
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[ProcessGroup | int, list[ProcessGroup | int]]:
+    """Make groups of global ranks, each in at most one; return this process's, and all.
+
+    All processes of the job call it. A group that this process is not in is
+    ``GroupMember.NON_GROUP_MEMBER``.
+    Raises: ValueError without a group, or for a rank that two have; as ``new_group`` else.
+
+    >>> import pullback_distributed as dist
+    >>> dist.init_process_group()
+    >>> dist.new_subgroups_by_enumeration([[0]])[0]
+    <ProcessGroup '1': rank 0 of 1>
+    >>> dist.destroy_process_group()
+    """
+    if not ranks_per_subgroup_list:
+        raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
+    members = [rank for ranks in ranks_per_subgroup_list for rank in ranks]
+    twice = sorted({rank for rank in members if members.count(rank) > 1})
+    if twice:
+        raise ValueError(f"Rank {twice[0]} has appeared in more than one subgroup")
+    made = [
+        new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
+        for ranks in ranks_per_subgroup_list
+    ]
+    own = [group for group in made if isinstance(group, ProcessGroup)]
+    return own[0] if own else NON_GROUP_MEMBER, made
+
+
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
     """Free a group; without one, or with that of all processes, every group.
 
