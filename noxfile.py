@@ -281,7 +281,8 @@ def gpu(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the documentation into docs/_build; warnings are errors."""
     session.install("sphinx>=7", "myst-parser>=3")
-    install_wheels(session, "core", "cpu", "profiler", others=("pytest>=8",))
+    packages = ("core", "cpu", "profiler", "distributed")
+    install_wheels(session, *packages, others=("pytest>=8", "optree"))
     shutil.rmtree(ROOT / "docs" / "_build", ignore_errors=True)
     session.run("python", "packages/core/tools/opgen.py", "--docs", "docs/reference")
     session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build")

@@ -141,7 +141,7 @@ def exponential(
     device: Any = None,
     requires_grad: bool = False,
 ) -> pullback.Tensor:
-    """Return an exponential window: exp(-|k - center| / tau).
+    """Return an exponential window: ``exp(-|k - center| / tau)``.
 
     `center` is the middle; another is for windows that are not symmetric.
 
