@@ -221,8 +221,9 @@ def new_subgroups(
 
     >>> import pullback_distributed as dist
     >>> dist.init_process_group()
-    >>> dist.new_subgroups(1)
-    (<ProcessGroup '1': rank 0 of 1>, [<ProcessGroup '1': rank 0 of 1>])
+    >>> own, groups = dist.new_subgroups(1)
+    >>> own.ranks, len(groups)
+    ((0,), 1)
     >>> dist.destroy_process_group()
     """
     whole = world() if group is None else group
@@ -252,8 +253,9 @@ def new_subgroups_by_enumeration(
 
     >>> import pullback_distributed as dist
     >>> dist.init_process_group()
-    >>> dist.new_subgroups_by_enumeration([[0]])[0]
-    <ProcessGroup '1': rank 0 of 1>
+    >>> own, groups = dist.new_subgroups_by_enumeration([[0]])
+    >>> own.ranks
+    (0,)
     >>> dist.destroy_process_group()
     """
     if not ranks_per_subgroup_list:
