@@ -22,7 +22,7 @@ def make(seed=0):
 def batch(step, size):
     rng = np.random.default_rng(step)
     x = rng.standard_normal((4 * size, 6)).astype(np.float32)
-    return pb.from_numpy(x), pb.from_numpy(rng.integers(0, 3, 4 * size))
+    return pb.tensor(x), pb.tensor(rng.integers(0, 3, 4 * size))
 
 
 def part(tensor, rank, size):

@@ -206,7 +206,7 @@ class Loader:
     def copy(self) -> None:
         """Read into the tensors."""
         for destination in self.destinations:
-            written = Written(destination.tensor, keeps=False)
+            written = Written(destination.tensor)
             plain = written.plain.detach()
             if plain.dtype in AS_PAIRS:
                 plain = pullback.view_as_real(plain)

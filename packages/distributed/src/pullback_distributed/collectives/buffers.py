@@ -1,4 +1,4 @@
-"""The memory of tensors as MPI takes it."""
+"""Checks of tensors that are given to collectives, and their values in host memory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pullback._c.interop.arrays import is_host
 import pullback
 from pullback import Tensor
 from pullback.autograd.graph import increment_version
-from pullback_distributed import mpi as MPI
-from pullback_distributed.collectives.datatypes import datatype
 
 
 def check_tensor(value: Any, argument: str) -> None:
@@ -54,40 +52,33 @@ def readable(tensor: Tensor) -> Tensor:
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Return whether MPI can read and write the tensor's memory as it is."""
-    return (
-        is_host(tensor) and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
-    )
+    """Return whether the tensor's memory is its values, one after the other."""
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
 
 
-def message(tensor: Tensor) -> list[Any]:
-    """Return a plain tensor's memory, its number of elements and its datatype."""
-    count = tensor.numel()
-    return [MPI.buffer.fromaddress(tensor.data_ptr(), tensor.nbytes), count, datatype(tensor.dtype)]
+def put(tensor: Tensor, values: Tensor) -> None:
+    """Copy values into a tensor, and let formulas that saved it know of the write."""
+    with pullback.no_grad():
+        tensor.detach().copy_(values.view(tensor.shape), non_blocking=True)
+    increment_version(tensor)
 
 
 class Written:
-    """A tensor that MPI writes: its own memory if that is plain, else a copy that is put back."""
+    """A tensor that the host writes: its own memory if it can be, else a copy that is put back."""
 
     __slots__ = ("plain", "tensor")
 
-    def __init__(self, tensor: Tensor, keeps: bool = True) -> None:
+    def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        if is_plain(tensor):
+        if is_host(tensor) and is_plain(tensor):
             self.plain = tensor
-        elif keeps:
-            found = readable(tensor)
-            self.plain = found.clone() if found.data_ptr() == tensor.data_ptr() else found
         else:
             host = tensor.device if is_host(tensor) else "cpu"
             self.plain = pullback.empty(tensor.shape, dtype=tensor.dtype, device=host)
 
-    def message(self) -> list[Any]:
-        return message(self.plain)
-
     def done(self) -> None:
         """Put the values back, and let formulas that saved the tensor know of the write."""
-        if self.plain is not self.tensor:
-            with pullback.no_grad():
-                self.tensor.detach().copy_(self.plain)
-        increment_version(self.tensor)
+        if self.plain is self.tensor:
+            increment_version(self.tensor)
+        else:
+            put(self.tensor, self.plain)

@@ -28,7 +28,7 @@ _NAMES = {
     pullback.complex64: "C_FLOAT_COMPLEX",
     pullback.complex128: "C_DOUBLE_COMPLEX",
 }
-_HALVES = (pullback.float16, pullback.bfloat16, pullback.complex32)
+HALVES = (pullback.float16, pullback.bfloat16, pullback.complex32)
 _OF_NUMBERS = {
     ReduceOp.SUM: "SUM",
     ReduceOp.AVG: "SUM",  # divided afterwards
@@ -78,7 +78,7 @@ def reduction(dtype: Any, op: ReduceOp) -> MPI.Op:
         raise RuntimeError(f"Cannot use ReduceOp.{op.name} with {dtype}")
     if dtype is pullback.bool:
         return getattr(MPI, _OF_BOOLS[op])
-    if dtype in _HALVES:
+    if dtype in HALVES:
         return _op_of_halves(dtype, ReduceOp.SUM if op is ReduceOp.AVG else op)
     return getattr(MPI, _OF_NUMBERS[op])
 

@@ -5,41 +5,18 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import pullback
 from pullback import Tensor
 from pullback_distributed import mpi as MPI
 from pullback_distributed.collectives.buffers import (
-    Written,
     check_dtypes,
     check_tensor,
     check_tensors,
-    message,
-    readable,
 )
-from pullback_distributed.collectives.datatypes import datatype
+from pullback_distributed.collectives.memory import Joined, Room, Source, Target
 from pullback_distributed.collectives.progress import Work
 from pullback_distributed.collectives.running import member, root_of, run
 from pullback_distributed.groups.lifecycle import checked_timeout
 from pullback_distributed.groups.process_group import ProcessGroup
-
-
-def _flat(tensors: list[Tensor]) -> Tensor:
-    return pullback.cat([readable(tensor).reshape(-1) for tensor in tensors])
-
-
-def _parts(flat: Tensor, counts: list[int]) -> list[Any]:
-    """Return the message of a flat tensor of which each rank has a part."""
-    return [message(flat)[0], counts, datatype(flat.dtype)]
-
-
-def _deal_out(flat: Tensor, tensors: list[Tensor]) -> None:
-    """Copy the parts of a flat tensor into tensors, whatever their strides and device."""
-    start = 0
-    for tensor in tensors:
-        target = Written(tensor, keeps=False)
-        target.plain.detach().copy_(flat[start : start + tensor.numel()].view(tensor.shape))
-        target.done()
-        start += tensor.numel()
 
 
 def _check_list(name: str, tensors: list[Tensor], size: int, what: str) -> None:
@@ -75,15 +52,12 @@ def broadcast(
         return None
     root = root_of(found, src, group_src)
     here = found.rank() == root
-    sent = readable(tensor) if here else None
-    written = None if here else Written(tensor, keeps=False)
+    moved = Source("broadcast", tensor) if here else Target("broadcast", tensor, keeps=False)
 
     def operate(communicator: MPI.Intracomm) -> None:
-        if written is None:
-            communicator.Bcast(message(sent), root)
-        else:
-            communicator.Bcast(written.message(), root)
-            written.done()
+        communicator.Bcast(moved.message(), root)
+        if isinstance(moved, Target):
+            moved.done()
 
     return run(found, "broadcast", operate, async_op, [tensor], tensor, None, root)
 
@@ -116,14 +90,14 @@ def all_gather_into_tensor(
             f"all_gather_into_tensor: expected an output of {found.size()} times the input's "
             f"{input_tensor.numel()} elements, but it has {output_tensor.numel()}"
         )
-    written, sent = Written(output_tensor, keeps=False), readable(input_tensor)
+    name, counts = "all_gather_into_tensor", [input_tensor.numel()] * found.size()
+    written, sent = Target(name, output_tensor, keeps=False), Source(name, input_tensor)
 
     def operate(communicator: MPI.Intracomm) -> None:
-        whole = _parts(written.plain, [sent.numel()] * communicator.size)
-        communicator.Allgatherv(message(sent), whole)
+        communicator.Allgatherv(sent.message(), written.parts(counts))
         written.done()
 
-    return run(found, "all_gather_into_tensor", operate, async_op, [output_tensor], input_tensor)
+    return run(found, name, operate, async_op, [output_tensor], input_tensor)
 
 
 def all_gather(
@@ -159,12 +133,11 @@ def all_gather(
             f"{tuple(tensor_list[found.rank()].shape)}"
         )
     counts = [part.numel() for part in tensor_list]
-    sent = readable(tensor)
-    flat = pullback.empty(sum(counts), dtype=sent.dtype, device=sent.device)
+    sent, room = Source("all_gather", tensor), Room("all_gather", sum(counts), tensor)
 
     def operate(communicator: MPI.Intracomm) -> None:
-        communicator.Allgatherv(message(sent), _parts(flat, counts))
-        _deal_out(flat, tensor_list)
+        communicator.Allgatherv(sent.message(), room.parts(counts))
+        room.deal_out(tensor_list)
 
     return run(found, "all_gather", operate, async_op, tensor_list, tensor_list)
 
@@ -202,12 +175,13 @@ def gather(
     elif targets:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
     counts = [part.numel() for part in targets]
-    sent = readable(tensor)
-    flat = pullback.empty(sum(counts), dtype=sent.dtype, device=sent.device)
+    sent = Source("gather", tensor)
+    room = Room("gather", sum(counts), tensor) if targets else None
 
     def operate(communicator: MPI.Intracomm) -> None:
-        communicator.Gatherv(message(sent), _parts(flat, counts) if targets else None, root)
-        _deal_out(flat, targets)
+        communicator.Gatherv(sent.message(), None if room is None else room.parts(counts), root)
+        if room is not None:
+            room.deal_out(targets)
 
     return run(found, "gather", operate, async_op, targets, tensor.dtype, None, root)
 
@@ -235,23 +209,21 @@ def scatter(
         return None
     root = root_of(found, 0 if src is None and group_src is None else src, group_src)
     sources = list(scatter_list or ())
-    flat = None
+    sent = None
     if found.rank() == root:
         if not sources:
             raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
         check_tensors(sources, "scatter_list")
         _check_list("scatter", sources, found.size(), "a list")
         check_dtypes("scatter", tensor, sources)
-        flat = _flat(sources)
+        sent = Joined("scatter", sources)
     elif sources:
         raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
     counts = [part.numel() for part in sources]
-    written = Written(tensor, keeps=False)
+    written = Target("scatter", tensor, keeps=False)
 
     def operate(communicator: MPI.Intracomm) -> None:
-        communicator.Scatterv(
-            None if flat is None else _parts(flat, counts), written.message(), root
-        )
+        communicator.Scatterv(None if sent is None else sent.parts(counts), written.message(), root)
         written.done()
 
     return run(found, "scatter", operate, async_op, [tensor], tensor.dtype, None, root)
@@ -312,10 +284,10 @@ def all_to_all_single(
     name, size = "all_to_all_single", found.size()
     received = _splits(name, output, output_split_sizes, size)
     going = _splits(name, input, input_split_sizes, size)
-    written, sent = Written(output, keeps=False), readable(input)
+    written, sent = Target(name, output, keeps=False), Source(name, input)
 
     def operate(communicator: MPI.Intracomm) -> None:
-        communicator.Alltoallv(_parts(sent, going), _parts(written.plain, received))
+        communicator.Alltoallv(sent.parts(going), written.parts(received))
         written.done()
 
     return run(found, name, operate, async_op, [output], output.dtype)
@@ -345,16 +317,16 @@ def all_to_all(
     _check_list("all_to_all", output_tensor_list, found.size(), "an output list")
     _check_list("all_to_all", input_tensor_list, found.size(), "an input list")
     check_dtypes("all_to_all", input_tensor_list[0], [*input_tensor_list, *output_tensor_list])
-    sent = _flat(input_tensor_list)
+    sent = Joined("all_to_all", input_tensor_list)
     going = [part.numel() for part in input_tensor_list]
     received = [part.numel() for part in output_tensor_list]
-    flat = pullback.empty(sum(received), dtype=sent.dtype, device=sent.device)
+    room = Room("all_to_all", sum(received), input_tensor_list[0])
 
     def operate(communicator: MPI.Intracomm) -> None:
-        communicator.Alltoallv(_parts(sent, going), _parts(flat, received))
-        _deal_out(flat, output_tensor_list)
+        communicator.Alltoallv(sent.parts(going), room.parts(received))
+        room.deal_out(output_tensor_list)
 
-    dtype = sent.dtype
+    dtype = input_tensor_list[0].dtype
     return run(found, "all_to_all", operate, async_op, output_tensor_list, dtype)
 
 

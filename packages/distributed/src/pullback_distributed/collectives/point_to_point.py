@@ -8,7 +8,8 @@ from typing import Any
 
 from pullback import Tensor
 from pullback_distributed import mpi as MPI
-from pullback_distributed.collectives.buffers import Written, check_tensor, message, readable
+from pullback_distributed.collectives.buffers import check_tensor
+from pullback_distributed.collectives.memory import Source, Target, on_streams, streams_of
 from pullback_distributed.collectives.progress import MessageWork, Work
 from pullback_distributed.collectives.running import member, root_of
 from pullback_distributed.groups.process_group import ANY_RANK, ProcessGroup
@@ -61,12 +62,12 @@ def isend(
     if found is None:
         return None
     place = other_rank(found, "destination", dst, group_dst)
-    sent = readable(tensor)
+    sent = Source("isend", tensor)
 
-    def keep(tensor: Tensor = sent) -> None:
+    def keep(sent: Source = sent) -> None:
         """Hold the memory until it is sent."""
 
-    request = found.communicator.Isend(message(sent), place, tag)
+    request = found.communicator.Isend(sent.message(), place, tag)
     return MessageWork(request, keep, "isend", found, found.ranks[place])
 
 
@@ -85,10 +86,11 @@ def irecv(
     found = member(group, "irecv")
     if found is None:
         return None
-    written = Written(tensor, keeps=False)
+    written = Target("irecv", tensor, keeps=False)
     source = source_rank(found, src, group_src)
     request = found.communicator.Irecv(written.message(), source, tag)
-    return MessageWork(request, written.done, "irecv", found, peer(found, source))
+    finish = on_streams(written.done, streams_of([tensor]))
+    return MessageWork(request, finish, "irecv", found, peer(found, source))
 
 
 def send(
@@ -122,7 +124,7 @@ def recv(
     found = member(group, "recv")
     if found is None:
         return -1
-    written = Written(tensor, keeps=False)
+    written = Target("recv", tensor, keeps=False)
     status = MPI.Status()
     source = source_rank(found, src, group_src)
     found.current = ("recv", monotonic(), peer(found, source), None)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from pullback_distributed import mpi as MPI
+from pullback_distributed.collectives.memory import on_streams, streams_of
 from pullback_distributed.futures import Future
 from pullback_distributed.groups.process_group import ProcessGroup
 
@@ -51,7 +52,7 @@ class CollectiveWork(Work):
         self.name = name
         self.limit = limit  # seconds, if they are not the group's timeout
         self.all_ready: MPI.Request | None = None  # a barrier, where there are others
-        self._run = run
+        self._run = on_streams(run, streams_of(results))
         self._results = results
         self._future: Future[list[Any]] = Future()
         if group.progress is None:

@@ -6,14 +6,12 @@ import pullback
 from pullback import Tensor
 from pullback_distributed import mpi as MPI
 from pullback_distributed.collectives.buffers import (
-    Written,
     check_dtypes,
     check_tensor,
     check_tensors,
-    message,
-    readable,
 )
 from pullback_distributed.collectives.datatypes import ReduceOp, reduction
+from pullback_distributed.collectives.memory import Joined, Source, Target
 from pullback_distributed.collectives.progress import Work
 from pullback_distributed.collectives.running import member, root_of, run
 from pullback_distributed.groups.process_group import ProcessGroup
@@ -52,7 +50,7 @@ def all_reduce(
     found = member(group, "all_reduce")
     if found is None:
         return None
-    written = Written(tensor)
+    written = Target("all_reduce", tensor, reduced=True)
     size = found.size()
 
     def operate(communicator: MPI.Intracomm) -> None:
@@ -89,17 +87,16 @@ def reduce(
         return None
     root = root_of(found, dst, group_dst)
     here = found.rank() == root
-    written = Written(tensor) if here else None
-    sent = None if here else readable(tensor)
+    given = (Target if here else Source)("reduce", tensor, reduced=True)
     size = found.size()
 
     def operate(communicator: MPI.Intracomm) -> None:
-        if written is None:
-            communicator.Reduce(message(sent), None, combining, root)
-            return
-        communicator.Reduce(MPI.IN_PLACE, written.message(), combining, root)
-        _average(written.plain, op, size)
-        written.done()
+        if isinstance(given, Target):
+            communicator.Reduce(MPI.IN_PLACE, given.message(), combining, root)
+            _average(given.plain, op, size)
+            given.done()
+        else:
+            communicator.Reduce(given.message(), None, combining, root)
 
     return run(found, "reduce", operate, async_op, [tensor], tensor, op, root)
 
@@ -136,15 +133,17 @@ def reduce_scatter_tensor(
             f"reduce_scatter_tensor: expected an input of {found.size()} times the output's "
             f"{output.numel()} elements, but it has {input.numel()}"
         )
-    written, sent, size = Written(output, keeps=False), readable(input), found.size()
+    name, size = "reduce_scatter_tensor", found.size()
+    written = Target(name, output, keeps=False, reduced=True)
+    sent = Source(name, input, reduced=True)
     counts = [output.numel()] * size
 
     def operate(communicator: MPI.Intracomm) -> None:
-        communicator.Reduce_scatter(message(sent), written.message(), counts, combining)
+        communicator.Reduce_scatter(sent.message(), written.message(), counts, combining)
         _average(written.plain, op, size)
         written.done()
 
-    return run(found, "reduce_scatter_tensor", operate, async_op, [output], output, op)
+    return run(found, name, operate, async_op, [output], output, op)
 
 
 def reduce_scatter(
@@ -179,11 +178,12 @@ def reduce_scatter(
             f"as the input for this rank, but got {tuple(output.shape)}"
         )
     counts = [part.numel() for part in input_list]
-    sent = pullback.cat([readable(part).reshape(-1) for part in input_list])
-    written, size = Written(output, keeps=False), found.size()
+    sent = Joined("reduce_scatter", input_list, reduced=True)
+    written = Target("reduce_scatter", output, keeps=False, reduced=True)
+    size = found.size()
 
     def operate(communicator: MPI.Intracomm) -> None:
-        communicator.Reduce_scatter(message(sent), written.message(), counts, combining)
+        communicator.Reduce_scatter(sent.message(), written.message(), counts, combining)
         _average(written.plain, op, size)
         written.done()
 

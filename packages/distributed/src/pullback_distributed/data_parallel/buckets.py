@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pullback
 from pullback import Tensor
@@ -22,6 +23,7 @@ class GradBucket:
         self._parameters = list(parameters)
         self.places = list(places)  # of the parameters among those of the reducer
         self._is_last = False
+        self._streams: set[Any] = set()  # of a CUDA device, on which gradients were put here
         count = sum(parameter.numel() for parameter in parameters)
         first = parameters[0]
         self.whole = pullback.zeros(count + len(parameters), dtype=first.dtype, device=first.device)
@@ -57,6 +59,19 @@ class GradBucket:
     def parameters(self) -> list[Tensor]:
         """Return the parameters, in the order of their gradients."""
         return list(self._parameters)
+
+    def note_stream(self) -> None:
+        """Remember that a gradient is put into the buffer on the current stream."""
+        if self.whole.is_cuda:
+            self._streams.add(pullback.cuda.current_stream(self.whole.device))
+
+    def join_streams(self) -> None:
+        """Let the current stream wait for all gradients."""
+        if self._streams:
+            current = pullback.cuda.current_stream(self.whole.device)
+            for stream in self._streams - {current}:
+                current.wait_stream(stream)
+            self._streams.clear()
 
     def is_last(self) -> bool:
         """Return whether this is the last bucket of a backward pass."""

@@ -132,6 +132,7 @@ class Reducer:
         bucket, index = self._homes[place]
         parameter, view = self.parameters[place], bucket.views[index]
         grad = parameter.grad
+        bucket.note_stream()
         with pullback.no_grad():
             bucket.used[index] = 0 if grad is None else 1
             if grad is None:
@@ -156,6 +157,7 @@ class Reducer:
             self._next += 1
 
     def _reduce(self, bucket: GradBucket) -> Any:
+        bucket.join_streams()
         if self.hook is not None:
             # The numbers travel by themselves: a hook has its own idea of what travels.
             used = all_reduce(bucket.used, group=self.group, async_op=True)

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from pullback_distributed import mpi as MPI
+from pullback_distributed.abilities import cuda_aware_by_environment
 from pullback_distributed.faults import fingerprints, watch
 from pullback_distributed.groups.process_group import DEFAULT_TIMEOUT, ProcessGroup
 
@@ -111,6 +112,7 @@ def init_process_group(
     _check_backend(backend)
     timeout = checked_timeout(timeout)
     debug = fingerprints.wanted()
+    cuda_aware_by_environment()  # which may be wrong
     with watch.starting(timeout):
         everyone = MPI.COMM_WORLD
     _check_launch(everyone.size, everyone.rank, world_size, rank)

@@ -13,8 +13,8 @@ import pullback
 from pullback import Tensor
 from pullback_distributed import mpi as MPI
 from pullback_distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from pullback_distributed.collectives.buffers import message
 from pullback_distributed.collectives.datatypes import ReduceOp, reduction
+from pullback_distributed.collectives.memory import Target
 from pullback_distributed.collectives.progress import CollectiveWork
 from pullback_distributed.data_parallel.buckets import GradBucket
 from pullback_distributed.futures import Future
@@ -124,7 +124,10 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
         if not tensors:
             return []
         flat = pullback.cat([tensor.reshape(-1) for tensor in tensors]).div_(size)
-        communicator.Allreduce(MPI.IN_PLACE, message(flat), reduction(flat.dtype, ReduceOp.SUM))
+        written = Target("powerSGD_hook", flat, reduced=True)
+        combining = reduction(flat.dtype, ReduceOp.SUM)
+        communicator.Allreduce(MPI.IN_PLACE, written.message(), combining)
+        written.done()
         found, start = [], 0
         for tensor in tensors:
             found.append(flat[start : start + tensor.numel()].view(tensor.shape))

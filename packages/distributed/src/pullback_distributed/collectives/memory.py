@@ -1,0 +1,182 @@
+"""The memory of tensors as MPI takes it.
+
+Host memory is MPI's to read and write. That of CUDA devices is too where MPI is CUDA-aware; else,
+and for dtypes that are combined by an op of our own, which works in host memory, the values go
+through pinned host memory. MPI knows no streams: it gets memory when the device is done with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pullback._c.interop.arrays import is_host
+from pullback._c.interop.pinned_tensors import pinned_like
+
+import pullback
+from pullback import Tensor
+from pullback.autograd.graph import increment_version
+from pullback_distributed import mpi as MPI
+from pullback_distributed.abilities import CUDA_AWARE, cuda_aware_by_environment, is_cuda_aware
+from pullback_distributed.collectives.buffers import is_plain, put
+from pullback_distributed.collectives.datatypes import HALVES, datatype
+
+_warned = False
+
+
+def _warn(name: str) -> None:
+    """Warn once that CUDA tensors make a detour, unless the environment asks for it."""
+    global _warned
+    if _warned or cuda_aware_by_environment() is False:
+        return
+    _warned = True
+    warnings.warn(
+        f"{name}: this MPI library is not CUDA-aware, so CUDA tensors are copied through pinned "
+        f"host memory. Use an MPI library that was built with CUDA; {CUDA_AWARE}=1 in the "
+        f"environment is for one that does not say that it was, and {CUDA_AWARE}=0 for copies "
+        f"without this warning.",
+        stacklevel=5,
+    )
+
+
+def _is_reached(name: str, tensor: Tensor, reduced: bool) -> bool:
+    """Return whether MPI can read and write memory like a tensor's."""
+    if is_host(tensor):
+        return True
+    if not tensor.is_cuda:
+        return False
+    if not is_cuda_aware():
+        _warn(name)
+        return False
+    return not (reduced and tensor.dtype in HALVES)
+
+
+def _room(name: str, like: Tensor, shape: Sequence[int], reduced: bool) -> Tensor:
+    """Return a new tensor that MPI can write, for values of another one's dtype and device."""
+    if _is_reached(name, like, reduced):
+        return pullback.empty(shape, dtype=like.dtype, device=like.device)
+    pinned = pinned_like(like.new_empty(()).expand(shape))  # the shape, without its memory
+    if pinned is not None:
+        return pinned
+    return pullback.empty(shape, dtype=like.dtype, device="cpu")  # another device than CUDA's
+
+
+def streams_of(tensors: Sequence[Any]) -> list[Any]:
+    """Return this thread's stream on each CUDA device of tensors."""
+    devices = {one.device for one in tensors if isinstance(one, Tensor) and one.is_cuda}
+    return [pullback.cuda.current_stream(device) for device in devices]
+
+
+def on_streams(function: Callable[..., None], streams: Sequence[Any]) -> Callable[..., None]:
+    """Return a function that works on streams, on whatever thread, and waits for its work there."""
+    if not streams:
+        return function
+
+    def run(*arguments: Any) -> None:
+        with contextlib.ExitStack() as stack:
+            for stream in streams:
+                stack.enter_context(pullback.cuda.stream(stream))
+            function(*arguments)
+        for stream in streams:
+            stream.synchronize()
+
+    return run
+
+
+class Memory:
+    """Memory that MPI reads or writes."""
+
+    __slots__ = ("_event", "plain")
+
+    def __init__(self, plain: Tensor, device: Any) -> None:
+        self.plain = plain
+        # After copies into the memory, and what used it before.
+        self._event: Any = None
+        if device.type == "cuda":
+            self._event = pullback.cuda.current_stream(device).record_event()
+
+    def _address(self) -> Any:
+        if self._event is not None:
+            self._event.synchronize()
+        return MPI.buffer.fromaddress(self.plain.data_ptr(), self.plain.nbytes)
+
+    def message(self) -> list[Any]:
+        """Return the memory, its number of elements and its datatype, when it may be used."""
+        return [self._address(), self.plain.numel(), datatype(self.plain.dtype)]
+
+    def parts(self, counts: list[int]) -> list[Any]:
+        """Return the message of memory of which each rank has a part."""
+        return [self._address(), counts, datatype(self.plain.dtype)]
+
+
+class Source(Memory):
+    """A tensor that MPI reads, for the collective ``name``: its own memory, or a copy."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, tensor: Tensor, reduced: bool = False) -> None:
+        tensor = tensor.detach()
+        device = tensor.device
+        if not (_is_reached(name, tensor, reduced) and is_plain(tensor)):
+            room = _room(name, tensor, tensor.shape, reduced)
+            with pullback.no_grad():
+                tensor = room.copy_(tensor, non_blocking=True)
+        super().__init__(tensor, device)
+
+
+class Joined(Memory):
+    """Copies of several tensors, one after the other."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, tensors: Sequence[Tensor], reduced: bool = False) -> None:
+        counts = [tensor.numel() for tensor in tensors]
+        flat = _room(name, tensors[0], (sum(counts),), reduced)
+        with pullback.no_grad():
+            for tensor, part in zip(tensors, flat.split(counts), strict=True):
+                part.view(tensor.shape).copy_(tensor.detach(), non_blocking=True)
+        super().__init__(flat, tensors[0].device)
+
+
+class Room(Memory):
+    """New memory for values that come for several tensors, of one dtype and device."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, count: int, like: Tensor) -> None:
+        super().__init__(_room(name, like, (count,), False), like.device)
+
+    def deal_out(self, tensors: Sequence[Tensor]) -> None:
+        """Copy the values into tensors, whatever their strides and device."""
+        counts = [tensor.numel() for tensor in tensors]
+        for tensor, part in zip(tensors, self.plain.split(counts), strict=True):
+            put(tensor, part)
+
+
+class Target(Memory):
+    """A tensor that MPI writes: its own memory, or a copy that is put back.
+
+    Without ``keeps`` the copy begins without the tensor's values.
+    """
+
+    __slots__ = ("tensor",)
+
+    def __init__(
+        self, name: str, tensor: Tensor, keeps: bool = True, reduced: bool = False
+    ) -> None:
+        self.tensor = plain = tensor
+        if not (_is_reached(name, tensor, reduced) and is_plain(tensor)):
+            plain = _room(name, tensor, tensor.shape, reduced)
+            if keeps:
+                with pullback.no_grad():
+                    plain.copy_(tensor.detach(), non_blocking=True)
+        super().__init__(plain, tensor.device)
+
+    def done(self) -> None:
+        """Put the values back, and let formulas that saved the tensor know of the write."""
+        if self.plain is self.tensor:
+            increment_version(self.tensor)
+        else:
+            put(self.tensor, self.plain)
