@@ -99,6 +99,28 @@ def test_late_rank_ends_all_after_timeout(how, call):
 
 
 @pytest.mark.parametrize(
+    "program, how, expected, said",
+    [
+        ("timeouts", "collective", 1, "waits in all_reduce of group '0'"),
+        ("timeouts", "asynchronous", 1, "waits in the asynchronous all_reduce of group '0'"),
+        ("timeouts", "init", 1, "waits in init_process_group"),
+        ("exceptions", "busy", 1, "[rank 1] ValueError: rank 1 does not like this"),
+        ("exceptions", "callback", 1, "[rank 1] ValueError: rank 1 does not like this"),
+        ("exceptions", "exit", 3, "[rank 1] exit status 3: all ranks are ended"),
+        ("endings", "not waited for", 0, ""),
+        ("endings", "late rank", 0, ""),
+        ("endings", "again", 0, ""),
+        ("leaving", "started", 0, ""),
+    ],
+)
+def test_job_ends_where_one_thread_may_use_mpi(program, how, expected, said):
+    status, text = run_ranks(program, how, MPI4PY_RC_THREAD_LEVEL="funneled")
+    assert status == expected
+    assert said in text
+    assert "rank 0 asks" not in text
+
+
+@pytest.mark.parametrize(
     "how, said",
     [
         ("init", "rank 0 waits in init_process_group, for "),

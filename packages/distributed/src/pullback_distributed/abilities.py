@@ -9,6 +9,7 @@ import sys
 
 from pullback_distributed import mpi as MPI
 
+LEVELS = ("MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED")
 CUDA_AWARE = "PULLBACK_DISTRIBUTED_CUDA_AWARE"
 
 
@@ -49,3 +50,16 @@ def is_cuda_aware() -> bool:
         return False
     ask.restype = ctypes.c_int
     return bool(ask())
+
+
+@functools.cache
+def missing_threads() -> str | None:
+    """Return the level of thread support that MPI gives if only one thread may use it, else None.
+
+    >>> from pullback_distributed.abilities import missing_threads
+    >>> missing_threads() in (None, "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED")
+    True
+    """
+    given = MPI.Query_thread()
+    order = (MPI.THREAD_SINGLE, MPI.THREAD_FUNNELED, MPI.THREAD_SERIALIZED)
+    return LEVELS[order.index(given)] if given in order else None

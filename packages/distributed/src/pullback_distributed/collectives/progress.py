@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from pullback_distributed import mpi as MPI
+from pullback_distributed.abilities import missing_threads
 from pullback_distributed.collectives.memory import on_streams, streams_of
 from pullback_distributed.futures import Future
 from pullback_distributed.groups.process_group import ProcessGroup
@@ -39,7 +40,10 @@ class Work:
 
 
 class CollectiveWork(Work):
-    """An asynchronous collective, which the progress thread runs."""
+    """An asynchronous collective, which the progress thread runs.
+
+    Where only one thread may use MPI, it is run before the call that starts it returns.
+    """
 
     def __init__(
         self,
@@ -56,11 +60,11 @@ class CollectiveWork(Work):
         self._results = results
         self._future: Future[list[Any]] = Future()
         if group.progress is None:
-            group.progress = ProgressThread(group)
+            group.progress = (AtStart if missing_threads() else ProgressThread)(group)
         group.progress.add(self)
 
     def run(self, communicator: MPI.Intracomm) -> None:
-        """Run the collective; called by the progress thread."""
+        """Run the collective; called by what makes the group's progress."""
         try:
             self._run(communicator)
         except BaseException as error:  # `wait` raises it
@@ -163,6 +167,30 @@ def _wait_for_all(work: CollectiveWork) -> None:
     while not request.Test():
         waited = time.monotonic() - start
         time.sleep(min(max(SHARE * waited, PAUSE), LONGEST_PAUSE))
+
+
+class AtStart:
+    """Runs the asynchronous collectives of one group when they are started, in the same thread.
+
+    So they are in the order of all calls, synchronous ones too, which is the same on all ranks.
+    """
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self._group = group
+        self.started = self.finished = 0  # collectives, for the watch
+
+    def add(self, work: CollectiveWork) -> None:
+        """Run work."""
+        self.started += 1
+        self._group.underway = (work.name, time.monotonic(), None, work.limit)
+        try:
+            work.run(self._group.background)
+        finally:
+            self._group.underway = None
+            self.finished += 1
+
+    def end(self) -> None:
+        """Do nothing: all is done."""
 
 
 class MessageWork(Work):

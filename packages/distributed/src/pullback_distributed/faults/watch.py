@@ -3,6 +3,9 @@
 A rank that destroys a group or ends tells all others how many collectives of the group it took
 part in. A rank that is in a later one waits in vain, and its watch ends the job. A rank whose
 collective takes longer than the group's timeout asks all others where they are, and ends the job.
+
+Where only one thread may use MPI, the watch's thread sends and takes no messages: it sees what
+takes too long, and asks nobody. A rank that ends with a failure ends the job itself then.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +24,7 @@ from datetime import timedelta
 from typing import Any
 
 from pullback_distributed import mpi as MPI
+from pullback_distributed.abilities import missing_threads
 from pullback_distributed.faults.ending import end_job, main_stack, say
 from pullback_distributed.faults.hooks import Hooks
 from pullback_distributed.faults.mail import Mail
@@ -48,6 +53,7 @@ class Watch:
         self.left: dict[int, int] = {}  # the statuses of ranks that have ended
         self.opening: Call | None = None  # the call of init_process_group under way
         self.process = os.getpid()
+        self.level = missing_threads()
         self._epoch = 0  # how often init_process_group was called
         self._made: Counter[tuple[int, ...]] = Counter()
         self._asked = False  # whether this rank has said where it is
@@ -111,6 +117,8 @@ class Watch:
             return
         self._halt()
         status = self.hooks.status
+        if self.level and status:
+            end_job(self.rank, f"exit status {status}: all ranks are ended", status)
         self.mail.tell_all(("left", self._counts(list(self.groups)), status))
         pause = SHORTEST_PAUSE
         while len(self.left) < len(self.others) or not self._idle():
@@ -146,7 +154,7 @@ class Watch:
 
     def _loop(self) -> None:
         while not self._stop.wait(self._interval()):
-            if MPI.Is_finalized():
+            if not self.level and MPI.Is_finalized():
                 return
             self.look()
 
@@ -162,8 +170,13 @@ class Watch:
                 if call is not None:
                     self._judge(key, kind, call, now)
 
+    def _may_use_mail(self) -> bool:
+        return self.mail is not None and (
+            not self.level or threading.current_thread() is threading.main_thread()
+        )
+
     def _receive(self) -> None:
-        if self.mail is not None:
+        if self.mail is not None and self._may_use_mail():
             for sender, message in self.mail.take():
                 self._read(sender, message)
 
@@ -261,7 +274,7 @@ class Watch:
             f"{limit:g} s; {main_stack()}",
         )
         text = "all ranks are ended after a timeout"
-        if self.mail is not None:
+        if self.mail is not None and self._may_use_mail():
             self._silent.update(self.others)
             self.mail.tell_all(("where",))
             last = time.monotonic() + TIME_TO_ANSWER
@@ -326,6 +339,13 @@ def begin(everyone: MPI.Intracomm, timeout: timedelta, debug: bool) -> bool:
         return False
     if _watch is None:
         _watch = Watch(everyone.rank, everyone.size)
+        if _watch.level:
+            warnings.warn(
+                f"init_process_group: MPI gives {_watch.level}, not MPI_THREAD_MULTIPLE, so that "
+                f"asynchronous collectives are run when they are started, and a process that "
+                f"leaves while others wait for it is noticed after their timeout, {timeout}",
+                stacklevel=3,
+            )
         atexit.register(_watch.leave)
     return _watch.begin(everyone, timeout, debug)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pullback_distributed import mpi as MPI
+from pullback_distributed import mpi as MPI
+
 DEFAULT_TIMEOUT = timedelta(minutes=30)  # as torch's for gloo
 ANY_RANK = -1
 
@@ -73,9 +73,19 @@ class ProcessGroup:
         """End the progress thread and free the communicators."""
         if self.progress is not None:
             self.progress.end()
+        self._take_the_rest()
         self.beginnings.Free()
         self.background.Free()
         self.communicator.Free()
+
+    def _take_the_rest(self) -> None:
+        """Take what monitored barriers of ranks that came too late have left.
+
+        MPI may refuse to free a communicator with messages that nobody has taken.
+        """
+        status = MPI.Status()
+        while self.background.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
+            self.background.Recv([bytearray(1), MPI.BYTE], status.source, status.tag)
 
     def __repr__(self) -> str:
         return f"<ProcessGroup {self.group_name!r}: rank {self._rank} of {self._size}>"
