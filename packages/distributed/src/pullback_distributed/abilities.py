@@ -63,3 +63,14 @@ def missing_threads() -> str | None:
     given = MPI.Query_thread()
     order = (MPI.THREAD_SINGLE, MPI.THREAD_FUNNELED, MPI.THREAD_SERIALIZED)
     return LEVELS[order.index(given)] if given in order else None
+
+
+@functools.cache
+def largest_count() -> int:
+    """Return how many elements one call of MPI takes: before its version 4 a count is an int.
+
+    >>> from pullback_distributed.abilities import largest_count
+    >>> largest_count() >= 2**31 - 1
+    True
+    """
+    return sys.maxsize if MPI.Get_version() >= (4, 0) else 2**31 - 1

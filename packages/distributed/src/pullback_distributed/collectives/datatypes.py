@@ -59,6 +59,17 @@ def datatype(dtype: Any) -> MPI.Datatype:
 
 
 @functools.cache
+def datatype_of_many(dtype: Any, count: int, row: int) -> MPI.Datatype:
+    """Return a datatype for ``count`` elements, made of rows of as many as MPI counts."""
+    rows, rest = divmod(count, row)
+    element = datatype(dtype)
+    parts = [element.Create_contiguous(row).Create_contiguous(rows)]
+    parts.append(element.Create_contiguous(rest))
+    places = [0, rows * row * dtype.itemsize]
+    return MPI.Datatype.Create_struct([1, 1], places, parts).Commit()
+
+
+@functools.cache
 def reduction(dtype: Any, op: ReduceOp) -> MPI.Op:
     """Return MPI's op for a dtype.
 

@@ -3,13 +3,16 @@
 Host memory is MPI's to read and write. That of CUDA devices is too where MPI is CUDA-aware; else,
 and for dtypes that are combined by an op of our own, which works in host memory, the values go
 through pinned host memory. MPI knows no streams: it gets memory when the device is done with it.
+More elements than a call takes, which are 2**31 - 1 before MPI 4, are given as few larger ones, or
+in several calls where they are combined.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pullback._c.interop.arrays import is_host
@@ -19,9 +22,14 @@ import pullback
 from pullback import Tensor
 from pullback.autograd.graph import increment_version
 from pullback_distributed import mpi as MPI
-from pullback_distributed.abilities import CUDA_AWARE, cuda_aware_by_environment, is_cuda_aware
+from pullback_distributed.abilities import (
+    CUDA_AWARE,
+    cuda_aware_by_environment,
+    is_cuda_aware,
+    largest_count,
+)
 from pullback_distributed.collectives.buffers import is_plain, put
-from pullback_distributed.collectives.datatypes import HALVES, datatype
+from pullback_distributed.collectives.datatypes import HALVES, datatype, datatype_of_many
 
 _warned = False
 
@@ -86,29 +94,59 @@ def on_streams(function: Callable[..., None], streams: Sequence[Any]) -> Callabl
 
 
 class Memory:
-    """Memory that MPI reads or writes."""
+    """Memory that MPI reads or writes in a function ``name``."""
 
-    __slots__ = ("_event", "plain")
+    __slots__ = ("_event", "name", "plain")
 
-    def __init__(self, plain: Tensor, device: Any) -> None:
+    def __init__(self, name: str, plain: Tensor, device: Any) -> None:
+        self.name = name
         self.plain = plain
         # After copies into the memory, and what used it before.
         self._event: Any = None
         if device.type == "cuda":
             self._event = pullback.cuda.current_stream(device).record_event()
 
-    def _address(self) -> Any:
+    def _bytes(self, start: int, count: int) -> Any:
         if self._event is not None:
             self._event.synchronize()
-        return MPI.buffer.fromaddress(self.plain.data_ptr(), self.plain.nbytes)
+        size = self.plain.element_size()
+        return MPI.buffer.fromaddress(self.plain.data_ptr() + start * size, count * size)
 
     def message(self) -> list[Any]:
         """Return the memory, its number of elements and its datatype, when it may be used."""
-        return [self._address(), self.plain.numel(), datatype(self.plain.dtype)]
+        count, dtype, most = self.plain.numel(), self.plain.dtype, largest_count()
+        if count > most:
+            return [self._bytes(0, count), 1, datatype_of_many(dtype, count, most)]
+        return [self._bytes(0, count), count, datatype(dtype)]
 
     def parts(self, counts: list[int]) -> list[Any]:
-        """Return the message of memory of which each rank has a part."""
-        return [self._address(), counts, datatype(self.plain.dtype)]
+        """Return the message of memory of which each rank has a part.
+
+        Raises: RuntimeError if there are too many elements, and no larger unit that fits all parts.
+        """
+        whole, dtype, most = sum(counts), self.plain.dtype, largest_count()
+        if whole <= most:
+            return [self._bytes(0, whole), counts, datatype(dtype)]
+        unit = math.gcd(*counts)
+        if whole // unit > most:
+            raise RuntimeError(
+                f"{self.name}: MPI {'.'.join(map(str, MPI.Get_version()))} cannot move {whole} "
+                f"elements in parts of several sizes, only {most}: make the sizes multiples of a "
+                f"larger number, split the tensors, or use a library with MPI 4, such as MPICH"
+            )
+        kind = datatype_of_many(dtype, unit, min(unit, most))
+        return [self._bytes(0, whole), [count // unit for count in counts], kind]
+
+    def pieces(self, start: int = 0, count: int | None = None) -> Iterator[list[Any]]:
+        """Yield the messages, at least one, that some elements are combined in."""
+        end = start + (self.plain.numel() if count is None else count)
+        kind, most = datatype(self.plain.dtype), largest_count()
+        while True:
+            now = min(end - start, most)
+            yield [self._bytes(start, now), now, kind]
+            start += now
+            if start == end:
+                return
 
 
 class Source(Memory):
@@ -123,7 +161,7 @@ class Source(Memory):
             room = _room(name, tensor, tensor.shape, reduced)
             with pullback.no_grad():
                 tensor = room.copy_(tensor, non_blocking=True)
-        super().__init__(tensor, device)
+        super().__init__(name, tensor, device)
 
 
 class Joined(Memory):
@@ -137,7 +175,7 @@ class Joined(Memory):
         with pullback.no_grad():
             for tensor, part in zip(tensors, flat.split(counts), strict=True):
                 part.view(tensor.shape).copy_(tensor.detach(), non_blocking=True)
-        super().__init__(flat, tensors[0].device)
+        super().__init__(name, flat, tensors[0].device)
 
 
 class Room(Memory):
@@ -146,7 +184,7 @@ class Room(Memory):
     __slots__ = ()
 
     def __init__(self, name: str, count: int, like: Tensor) -> None:
-        super().__init__(_room(name, like, (count,), False), like.device)
+        super().__init__(name, _room(name, like, (count,), False), like.device)
 
     def deal_out(self, tensors: Sequence[Tensor]) -> None:
         """Copy the values into tensors, whatever their strides and device."""
@@ -172,7 +210,7 @@ class Target(Memory):
             if keeps:
                 with pullback.no_grad():
                     plain.copy_(tensor.detach(), non_blocking=True)
-        super().__init__(plain, tensor.device)
+        super().__init__(name, plain, tensor.device)
 
     def done(self) -> None:
         """Put the values back, and let formulas that saved the tensor know of the write."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import pullback
 from pullback import Tensor
 from pullback_distributed import mpi as MPI
+from pullback_distributed.abilities import largest_count
 from pullback_distributed.collectives.buffers import (
     check_dtypes,
     check_tensor,
     check_tensors,
 )
 from pullback_distributed.collectives.datatypes import ReduceOp, reduction
-from pullback_distributed.collectives.memory import Joined, Source, Target
+from pullback_distributed.collectives.memory import Joined, Memory, Source, Target
 from pullback_distributed.collectives.progress import Work
 from pullback_distributed.collectives.running import member, root_of, run
 from pullback_distributed.groups.process_group import ProcessGroup
@@ -21,6 +24,25 @@ def _average(tensor: Tensor, op: ReduceOp, size: int) -> None:
     if op is ReduceOp.AVG and size > 1:
         with pullback.no_grad():
             tensor.detach().div_(size)
+
+
+def _reduce_scatter(
+    communicator: MPI.Intracomm,
+    sent: Memory,
+    written: Memory,
+    counts: list[int],
+    combining: MPI.Op,
+) -> None:
+    """Combine memory, each rank's part for itself where one call does not take all of it."""
+    if sum(counts) <= largest_count():
+        communicator.Reduce_scatter(sent.message(), written.message(), counts, combining)
+        return
+    start = 0
+    for place, count in enumerate(counts):
+        kept = written.pieces() if place == communicator.rank else repeat(None)
+        for piece, target in zip(sent.pieces(start, count), kept):
+            communicator.Reduce(piece, target, combining, place)
+        start += count
 
 
 def all_reduce(
@@ -54,7 +76,8 @@ def all_reduce(
     size = found.size()
 
     def operate(communicator: MPI.Intracomm) -> None:
-        communicator.Allreduce(MPI.IN_PLACE, written.message(), combining)
+        for piece in written.pieces():
+            communicator.Allreduce(MPI.IN_PLACE, piece, combining)
         if op is ReduceOp.AVG:
             _average(written.plain, op, size)
         written.done()
@@ -92,11 +115,13 @@ def reduce(
 
     def operate(communicator: MPI.Intracomm) -> None:
         if isinstance(given, Target):
-            communicator.Reduce(MPI.IN_PLACE, given.message(), combining, root)
+            for piece in given.pieces():
+                communicator.Reduce(MPI.IN_PLACE, piece, combining, root)
             _average(given.plain, op, size)
             given.done()
         else:
-            communicator.Reduce(given.message(), None, combining, root)
+            for piece in given.pieces():
+                communicator.Reduce(piece, None, combining, root)
 
     return run(found, "reduce", operate, async_op, [tensor], tensor, op, root)
 
@@ -139,7 +164,7 @@ def reduce_scatter_tensor(
     counts = [output.numel()] * size
 
     def operate(communicator: MPI.Intracomm) -> None:
-        communicator.Reduce_scatter(sent.message(), written.message(), counts, combining)
+        _reduce_scatter(communicator, sent, written, counts, combining)
         _average(written.plain, op, size)
         written.done()
 
@@ -183,7 +208,7 @@ def reduce_scatter(
     size = found.size()
 
     def operate(communicator: MPI.Intracomm) -> None:
-        communicator.Reduce_scatter(sent.message(), written.message(), counts, combining)
+        _reduce_scatter(communicator, sent, written, counts, combining)
         _average(written.plain, op, size)
         written.done()
 

@@ -126,7 +126,8 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
         flat = pullback.cat([tensor.reshape(-1) for tensor in tensors]).div_(size)
         written = Target("powerSGD_hook", flat, reduced=True)
         combining = reduction(flat.dtype, ReduceOp.SUM)
-        communicator.Allreduce(MPI.IN_PLACE, written.message(), combining)
+        for piece in written.pieces():
+            communicator.Allreduce(MPI.IN_PLACE, piece, combining)
         written.done()
         found, start = [], 0
         for tensor in tensors:
