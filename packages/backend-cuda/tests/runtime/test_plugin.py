@@ -76,8 +76,8 @@ def test_names_of_the_module_say_what_is_missing(name):
 
 def test_every_primitive_has_a_kernel(cuda):
     from pullback.ops.table.primitives import PRIMITIVES
-    from pullback.ops.table.special_primitives import OF_ONE, OF_TWO
+    from pullback.ops.table.special_primitives import OF_ONE, OF_TWO, SHIFTED
     from pullback_cuda.kernels import KERNELS
 
     # Numbers that are shuffled one after the other are made on the host.
-    assert set(PRIMITIVES) - set(KERNELS) == {"permutation", *OF_ONE, *OF_TWO}
+    assert set(PRIMITIVES) - set(KERNELS) == {"permutation", *OF_ONE, *OF_TWO, *SHIFTED}

@@ -143,4 +143,29 @@ OUT_OF_LINE double erfinv_of(double x) {
     return copysign(0.7071067811865476 * found, x);
 }
 
+OUT_OF_LINE double entr_of(double x) {
+    return x > 0 ? -x * log(x) : x == 0 ? 0. : x < 0 ? -INFINITY : x;
+}
+
+OUT_OF_LINE double logit_of(double x) {
+    // Next to 1/2, where the logarithm cancels, 2 atanh(2 x - 1).
+    double t = 2 * x - 1;
+    return fabs(t) < 0.5 ? log1p(t) - log1p(-t) : log(x / (1 - x));
+}
+
+OUT_OF_LINE double ndtr_of(double x) {
+    // erfc(z) / 2 of z = -x sqrt(1/2), and what z lacks times the derivative.
+    const double root = 0.7071067811865476, root_low = -4.833646656726457e-17;
+    double z = -root * x, low = -(fma(root, x, z) + root_low * x);
+    double lacking = fabs(z) < 28 ? 1.1283791670955126 * exp(-z * z) * low : 0.;
+    return 0.5 * (erfc(z) - lacking);
+}
+
+OUT_OF_LINE double sinc_of(double x) {
+    // With the nearest whole number n, x - n is exact.
+    double n = rint(x), r = x - n, odd = n - 2 * rint(0.5 * n);
+    double value = x == 0 ? 1. : sin(PI * r) / PI / x;
+    return odd == 0 ? value : -value;
+}
+
 #endif

@@ -48,7 +48,7 @@ FUNCTIONS = (
 ).split()
 FLOATING_ONLY = (
     ("erf erfc", "functions"),
-    ("digamma erfinv i0 i1 lgamma", "special"),
+    ("digamma entr erfinv i0 i1 lgamma logit ndtr sinc", "special"),
     ("elu gelu gelu_tanh silu softplus", "activations"),
 )
 # Primitive, family, types, whether the result is bool.

@@ -55,7 +55,7 @@ SERVED = (
      "log1p log2 rsqrt sigmoid sin sinh sqrt tan tanh atan2 hypot pow", FLOATING),
     ("complex_functions", "acos acosh asin asinh atan atanh cos cosh exp exp2 expm1 log log10 "
      "log1p log2 rsqrt sigmoid sin sinh sqrt tan tanh pow", COMPLEX),
-    ("special", "digamma erfinv i0 i1 lgamma zeta", FLOATING),
+    ("special", "digamma entr erfinv i0 i1 lgamma logit ndtr sinc zeta", FLOATING),
     ("activations", "elu gelu gelu_tanh silu softplus gelu_backward gelu_tanh_backward logaddexp "
      "silu_backward", FLOATING),
     ("binary", "add sub mul", NUMBERS),
