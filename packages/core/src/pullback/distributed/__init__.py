@@ -86,6 +86,7 @@ class ReduceOp(IntEnum):
     """
 
     SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
+    __hash__ = int.__hash__  # that of enumerations is a function in Python
 
 
 class Backend(str):

@@ -10,6 +10,8 @@ import pullback
 from pullback import Tensor
 from pullback.autograd.graph import increment_version
 
+STRIDED = pullback.strided
+
 
 def check_tensor(value: Any, argument: str) -> None:
     """Raise TypeError unless the value is a strided tensor."""
@@ -18,7 +20,7 @@ def check_tensor(value: Any, argument: str) -> None:
             f"Invalid function argument. Expected parameter `{argument}` of type "
             f"pullback.Tensor\n             but got {type(value)} instead."
         )
-    if value.layout is not pullback.strided:
+    if value.layout is not STRIDED:
         raise RuntimeError(f"expected `{argument}` to be a dense tensor, not {value.layout}")
 
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback._c.interop.arrays import is_host
 from pullback._c.interop.pinned_tensors import pinned_like
+from pullback._c.python.tensor_methods import increment_version_of
 
 import pullback
 from pullback import Tensor
-from pullback.autograd.graph import increment_version
 from pullback_distributed import mpi as MPI
 from pullback_distributed.abilities import (
     CUDA_AWARE,
@@ -114,10 +114,19 @@ class Memory:
 
     def message(self) -> list[Any]:
         """Return the memory, its number of elements and its datatype, when it may be used."""
-        count, dtype, most = self.plain.numel(), self.plain.dtype, largest_count()
-        if count > most:
-            return [self._bytes(0, count), 1, datatype_of_many(dtype, count, most)]
-        return [self._bytes(0, count), count, datatype(dtype)]
+        count = self.plain.numel()
+        if count > largest_count():
+            kind = datatype_of_many(self.plain.dtype, count, largest_count())
+            return [self._bytes(0, count), 1, kind]
+        return self._short(count)
+
+    def _short(self, count: int) -> list[Any]:
+        """Return the message of all elements, which one call takes."""
+        plain = self.plain
+        if self._event is not None:
+            self._event.synchronize()
+        memory = MPI.buffer.fromaddress(plain.data_ptr(), plain.nbytes)
+        return [memory, count, datatype(plain.dtype)]
 
     def parts(self, counts: list[int]) -> list[Any]:
         """Return the message of memory of which each rank has a part.
@@ -137,16 +146,18 @@ class Memory:
         kind = datatype_of_many(dtype, unit, min(unit, most))
         return [self._bytes(0, whole), [count // unit for count in counts], kind]
 
-    def pieces(self, start: int = 0, count: int | None = None) -> Iterator[list[Any]]:
-        """Yield the messages, at least one, that some elements are combined in."""
-        end = start + (self.plain.numel() if count is None else count)
-        kind, most = datatype(self.plain.dtype), largest_count()
-        while True:
-            now = min(end - start, most)
-            yield [self._bytes(start, now), now, kind]
-            start += now
-            if start == end:
-                return
+    def pieces(self, start: int = 0, count: int | None = None) -> Sequence[list[Any]]:
+        """Return the messages, at least one, that some elements are combined in."""
+        most = largest_count()
+        if count is None:
+            count = self.plain.numel()
+            if count <= most:
+                return (self._short(count),)
+        kind, end = datatype(self.plain.dtype), start + count
+        return [
+            [self._bytes(first, min(end - first, most)), min(end - first, most), kind]
+            for first in range(start, max(end, start + 1), most)
+        ]
 
 
 class Source(Memory):
@@ -205,6 +216,9 @@ class Target(Memory):
         self, name: str, tensor: Tensor, keeps: bool = True, reduced: bool = False
     ) -> None:
         self.tensor = plain = tensor
+        if is_host(tensor) and is_plain(tensor):  # short messages notice each call
+            self.name, self.plain, self._event = name, tensor, None
+            return
         if not (_is_reached(name, tensor, reduced) and is_plain(tensor)):
             plain = _room(name, tensor, tensor.shape, reduced)
             if keeps:
@@ -214,7 +228,7 @@ class Target(Memory):
 
     def done(self) -> None:
         """Put the values back, and let formulas that saved the tensor know of the write."""
-        if self.plain is self.tensor:
-            increment_version(self.tensor)
-        else:
+        if self.plain is not self.tensor:
             put(self.tensor, self.plain)
+        elif not self.plain.is_inference():
+            increment_version_of(self.plain)

@@ -19,9 +19,11 @@ from pullback_distributed.collectives.progress import Work
 from pullback_distributed.collectives.running import member, root_of, run
 from pullback_distributed.groups.process_group import ProcessGroup
 
+AVG = ReduceOp.AVG  # members of enumerations are slow to look up
+
 
 def _average(tensor: Tensor, op: ReduceOp, size: int) -> None:
-    if op is ReduceOp.AVG and size > 1:
+    if op is AVG and size > 1:
         with pullback.no_grad():
             tensor.detach().div_(size)
 
@@ -78,7 +80,7 @@ def all_reduce(
     def operate(communicator: MPI.Intracomm) -> None:
         for piece in written.pieces():
             communicator.Allreduce(MPI.IN_PLACE, piece, combining)
-        if op is ReduceOp.AVG:
+        if op is AVG:
             _average(written.plain, op, size)
         written.done()
 

@@ -106,7 +106,10 @@ def run(
     group.calls += 1
     group.current = (name, monotonic(), None, limit)
     try:
-        observed(name, operate, group.communicator, results)
+        if "pullback_profiler" in sys.modules:
+            observed(name, operate, group.communicator, results)
+        else:
+            operate(group.communicator)
     finally:
         group.current = None
     return None
