@@ -24,6 +24,13 @@ __all__ = [
 ]
 
 _MASK = (1 << 64) - 1
+_draws = None  # of a capture: its thread, and (generator, seed, first block, blocks) of each draw
+
+
+def record_draws(draws):
+    """Append this thread's draws of random numbers to a list from now on; None: no more."""
+    global _draws
+    _draws = None if draws is None else (threading.get_ident(), draws)
 
 
 class Generator:
@@ -52,11 +59,7 @@ class Generator:
         seed = seed.__index__()
         if not -(1 << 63) <= seed <= _MASK:
             raise RuntimeError(f"Overflow when unpacking long: seed {seed} does not fit in 64 bits")
-        self._lock.acquire()  # `with` may find no memory for leaving
-        try:
-            self._seed, self._offset = seed & _MASK, 0
-        finally:
-            self._lock.release()
+        self.set_position(seed & _MASK, 0)
         return self
 
     def seed(self):
@@ -94,13 +97,18 @@ class Generator:
         if state.numel() != 16:
             raise RuntimeError(f"RNG state is wrong size: expected 16 bytes, got {state.numel()}")
         data = bytes((state if state.ndim == 1 else state.reshape(-1)).tolist())
-        state = int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
-        self._lock.acquire()
+        self.set_position(int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little"))
+        return self
+
+    def set_position(self, seed, block):
+        """Go on with a block of counters of the stream of a seed, as ``take`` returns them."""
+        self._lock.acquire()  # `with` may find no memory for leaving
         try:
-            self._seed, self._offset = state
+            self._seed, self._offset = seed, block
+            if _draws is not None and _draws[0] == threading.get_ident():
+                _draws[1].append((self, seed, block, None))  # no draw: a new position
         finally:
             self._lock.release()
-        return self
 
     def get_offset(self):
         """Return how many counter blocks of the stream are used up."""
@@ -112,6 +120,8 @@ class Generator:
         try:
             first = self._offset
             self._offset = (first + blocks) & _MASK
+            if _draws is not None and _draws[0] == threading.get_ident():
+                _draws[1].append((self, self._seed, first, blocks))
             return self._seed, first
         finally:
             self._lock.release()

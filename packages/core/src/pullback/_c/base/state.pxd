@@ -1,8 +1,9 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from pullback.abi cimport pb_observer
+from pullback.abi cimport pb_call, pb_observer
 from pullback.pool cimport pb_pool
+from pullback._c.base.types cimport pb_storage
 
 
 cdef extern from "state.h":
@@ -39,9 +40,36 @@ cdef extern from "state.h":
         uint8_t autocast_dtypes[32]
 
 
+# What is about to be done to a tensor. What comes of a gradient that is read or added to depends on
+# what it was.
+cdef enum capture_change:
+    GRAD_CLEARED
+    GRAD_SET
+    GRAD_READ
+    GRAD_ADDED
+    HISTORY_CHANGED             # it, or its sizes
+
+
+# What a capture is notified of, in any thread, with the interpreter lock held. It looks at what
+# the thread with its state does, and at memory that is freed.
+ctypedef struct pb_capture:
+    void *self
+    pb_state *state
+    void (*allocated)(void *self, pb_storage *storage) noexcept
+    void (*freed)(void *self, pb_storage *storage) noexcept
+    void (*used)(void *self, pb_storage *storage) noexcept          # by the next kernel
+    int (*launched)(void *self, int type_id, pb_call *call, int key, int64_t work) except -1
+    # Without a kernel: the host reads memory (`what` does) or has written to it; a tensor changes.
+    int (*read)(void *self, pb_storage *storage, const char *what) except -1
+    void (*written)(void *self, pb_storage *storage) noexcept
+    void (*changed)(void *self, PyObject *tensor, capture_change what) noexcept
+    int (*refuse)(void *self, const char *what) except -1
+
+
 # Process-wide switches, each tested on the hot path.
 ctypedef struct pb_globals:
     pb_observer *observer       # NULL: no observer is attached
+    pb_capture *capture         # NULL: no kernels are recorded
     int anomaly                 # 1: record tracebacks
     int anomaly_check_nan
     int full_collection         # 1 while the collector runs over its oldest generation
@@ -56,3 +84,34 @@ cdef pb_pool *process_pool() noexcept nogil
 cdef pb_state *thread_state() noexcept nogil
 cdef bint overrides_on(bint by_argument) noexcept
 cdef void state_reset(pb_state *state) noexcept nogil
+
+
+cdef inline bint capturing() noexcept:
+    """True while this thread's kernels are recorded."""
+    return globals_().capture != NULL and globals_().capture.state == thread_state()
+
+
+cdef inline int captured_read(pb_storage *storage, const char *what) except -1:
+    """Note that the host is about to read memory, or to let others read and write it."""
+    if capturing():
+        globals_().capture.read(globals_().capture.self, storage, what)
+    return 0
+
+
+cdef inline void captured_write(pb_storage *storage) noexcept:
+    """Note that the host has written to memory."""
+    if capturing():
+        globals_().capture.written(globals_().capture.self, storage)
+
+
+cdef inline void captured_change(PyObject *tensor, capture_change what) noexcept:
+    """Note what is about to be done to a tensor."""
+    if capturing():
+        globals_().capture.changed(globals_().capture.self, tensor, what)
+
+
+cdef inline int refuse_capture(const char *what) except -1:
+    """Note that this thread does what a capture cannot replay."""
+    if capturing():
+        globals_().capture.refuse(globals_().capture.self, what)
+    return 0

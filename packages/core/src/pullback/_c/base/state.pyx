@@ -61,6 +61,7 @@ memset(&pool, 0, sizeof(pool))
 cdef uint64_t threads_seen = 0
 
 process.observer = NULL
+process.capture = NULL
 process.anomaly = 0
 process.anomaly_check_nan = 1
 process.full_collection = 0

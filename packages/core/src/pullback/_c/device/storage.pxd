@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t
 
 from cpython.object cimport PyObject
+from pullback._c.base.state cimport captured_read
 from pullback._c.base.types cimport pb_storage, pb_storage_extra
 
 cdef pb_storage *storage_new(int device_type, int device_index, int64_t nbytes) except NULL
@@ -22,6 +23,7 @@ cdef inline pb_storage *storage_original(pb_storage *storage) noexcept:
 
 cdef inline int storage_export(pb_storage *storage) except -1:
     """Retain a storage for a buffer that another library holds: its memory must stay."""
+    captured_read(storage, b"memory is shared with another library")
     storage_extra(storage_original(storage)).exports += 1
     storage.refcount += 1
     return 0

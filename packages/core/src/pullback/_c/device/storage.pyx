@@ -9,7 +9,8 @@ from libc.string cimport memset
 
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.device.device cimport DEVICE_META, device_type, device_types, pb_device_type
-from pullback._c.base.state cimport globals_, pb_globals, process_pool, thread_state
+from pullback._c.base.state cimport (
+    globals_, pb_globals, process_pool, refuse_capture, thread_state)
 from pullback._c.base.types cimport (
     STORAGE_INFERENCE, STORAGE_PINNED, STORAGE_READONLY, STORAGE_SHARED, pb_storage,
     pb_storage_extra)
@@ -78,12 +79,15 @@ cdef pb_storage *storage_new(int device_type_id, int device_index, int64_t nbyte
     storage.device_index = device_index
     if process.observer != NULL and data != NULL:
         notify_memory(device_type_id, device_index, data, nbytes)
+    if process.capture != NULL and data != NULL:
+        process.capture.allocated(process.capture.self, storage)
     return storage
 
 
 cdef pb_storage *storage_foreign(void *data, int64_t nbytes, int device_type_id,
                                  int device_index, object owner, bint readonly) except NULL:
     """Wrap memory that `owner` keeps alive; owned."""
+    refuse_capture(b"memory of another library becomes a tensor")
     cdef pb_storage *storage = block_new()
     storage.data = data
     storage.nbytes = nbytes
@@ -147,6 +151,7 @@ cdef int storage_swap(pb_storage *storage, pb_storage *other) except -1:
     """Exchange the memory of two originals; versions and aliases stay, and see the new memory."""
     cdef pb_storage_extra *extra = storage_extra(storage)
     cdef pb_storage_extra *others = storage_extra(other)
+    refuse_capture(b"the memory of a tensor is replaced or resized")
     cdef uint32_t changed = (storage.flags ^ other.flags) & MEMORY_FLAGS
     storage.data, other.data = other.data, storage.data
     storage.nbytes, other.nbytes = other.nbytes, storage.nbytes
@@ -202,6 +207,8 @@ cdef void storage_free(pb_storage *storage) noexcept:
     elif storage.data != NULL:
         if process.observer != NULL:
             notify_memory(storage.device_type, storage.device_index, storage.data, -storage.nbytes)
+        if process.capture != NULL:
+            process.capture.freed(process.capture.self, storage)
         found = device_types() + storage.device_type
         if found.backend == NULL:
             free(storage.data)

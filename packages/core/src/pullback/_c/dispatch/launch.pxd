@@ -32,6 +32,7 @@ cdef void set_call_lazy(int (*run)(int type_id, pb_call *call, int key,
 cdef void set_call_optional(int (*run)(int type_id, pb_call *call, int key,
                                        int64_t work) except -1) noexcept
 cdef int call_with_kernel(int type_id, pb_call *call, int key, int64_t work) except -1
+cdef int call_again(int type_id, pb_call *call, int key, int64_t work) except -1
 cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1
 cdef void set_kernel_events(void (*begin)(pb_event *event, int primitive, int type_id,
                                           int device) noexcept,

@@ -20,7 +20,7 @@ from pullback._c.base.errors cimport raise_code
 from pullback._c.base.interrupts cimport interrupts_begin, interrupts_end, interrupts_left_writes
 from pullback._c.base.layout cimport (
     broadcast_pair, layout_contiguous, layout_release, layout_retain, layout_same_shape)
-from pullback._c.base.state cimport globals_, pb_globals
+from pullback._c.base.state cimport capturing, globals_, pb_globals, thread_state
 from pullback._c.dispatch.fallback cimport call_python
 from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, tensor_device
 from pullback._c.base.types cimport (
@@ -97,6 +97,8 @@ cdef int64_t no_step = 0
 
 cdef inline void array_begin(pb_array *array, Tensor tensor) noexcept:
     """Fill the fields of a pb_array that describe a tensor's memory."""
+    if process.capture != NULL and process.capture.state == thread_state():
+        process.capture.used(process.capture.self, tensor.storage)
     array.size = sizeof(pb_array)
     array.dtype = tensor.dtype
     array.flags = (tensor.flags & TENSOR_LAZY) >> 4       # TENSOR_CONJ becomes PB_ARRAY_CONJ
@@ -328,9 +330,29 @@ cdef inline int call_present(int type_id, pb_call *call, int key, int64_t work) 
     cdef pb_device_type *found = device_types() + type_id
     if not found.loaded:
         device_type(type_id)
+    if process.capture != NULL:
+        return call_captured(type_id, call, key, work)
+    return call_noted(found, type_id, call, key, work)
+
+
+cdef int call_captured(int type_id, pb_call *call, int key, int64_t work) except -1:
+    """Run a kernel, and record it for a capture of this thread."""
+    call_noted(device_types() + type_id, type_id, call, key, work)
+    if capturing():
+        process.capture.launched(process.capture.self, type_id, call, key, work)
+    return 0
+
+
+cdef inline int call_noted(pb_device_type *found, int type_id, pb_call *call, int key,
+                           int64_t work) except -1:
     if process.observer != NULL and is_timed(found.backend):
         return call_observed(type_id, call, key, work)
     return call_kernel(found, call, key, work)
+
+
+cdef int call_again(int type_id, pb_call *call, int key, int64_t work) except -1:
+    """Run a kernel that was recorded, as the first time."""
+    return call_noted(device_types() + type_id, type_id, call, key, work)
 
 
 cdef inline int call_kernel(pb_device_type *found, pb_call *call, int key,

@@ -19,7 +19,7 @@ from pullback._c.base.layout cimport (
     layout_contiguous, layout_may_self_overlap, layout_retain, layout_same_shape,
     layout_same_strides)
 from pullback._c.graph.record cimport bump_version
-from pullback._c.base.state cimport thread_state
+from pullback._c.base.state cimport GRAD_ADDED, captured_change, thread_state
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_IS_WRAPPED, TENSOR_LAZY, TENSOR_OVERRIDES,
     TENSOR_REQUIRES_GRAD, Tensor, is_tensor, pb_tensor_extra, same_device, tensor_extra,
@@ -209,6 +209,7 @@ cdef int accumulate_now(Tensor leaf, PyObject *incoming, bint create_graph) exce
                            "and then written in place by a recorded operation")
     if not leaf.flags & TENSOR_REQUIRES_GRAD:
         return 0                        # requires_grad was set to False since
+    captured_change(<PyObject *>leaf, GRAD_ADDED)
     if grad.flags & TENSOR_IS_BATCHED:
         raise RuntimeError("vmap: backward() would add a batch of gradients to a tensor's .grad; "
                            "use pullback.func.grad or pullback.autograd.grad")

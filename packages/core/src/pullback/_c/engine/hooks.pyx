@@ -17,6 +17,7 @@ from pullback._c.graph.node cimport node_gradient_count
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, Tensor, is_tensor, tensor_device_index, tensor_device_type, tensor_extra,
     tensor_is_tracked)
+from pullback._c.base.state cimport GRAD_ADDED, captured_change
 from pullback._c.base.types cimport NODE_ACCUMULATE, node_edges, pb_edge, pb_node
 
 
@@ -103,6 +104,7 @@ cdef int retain(Tensor tensor, object grad) except -1:
     """Add to the .grad of a non-leaf; not a batch of is_grads_batched, which ends with its pass."""
     cdef PyObject *before = tensor_extra(tensor).grad
     cdef object kept
+    captured_change(<PyObject *>tensor, GRAD_ADDED)
     if (<Tensor>grad).flags & TENSOR_IS_BATCHED and not tensor.flags & TENSOR_IS_BATCHED:
         return 0
     if before == NULL:

@@ -21,7 +21,8 @@ from pullback._c.graph.node cimport (
     on_accumulator_death)
 from pullback._c.graph.saved cimport (
     save_object, save_shape, save_tensor, save_tuple, set_gradient_node)
-from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
+from pullback._c.base.state cimport (
+    HISTORY_CHANGED, captured_change, globals_, pb_globals, pb_state, thread_state)
 from pullback._c.graph.tensor cimport (
     TENSOR_CONJ, TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_NEG, TENSOR_REQUIRES_GRAD,
     TENSOR_RETAINS_GRAD, Tensor, VIEW_DEFAULT, VIEW_IN_FUNCTION, VIEW_INFERENCE, VIEW_MULTI_OUTPUT,
@@ -386,6 +387,7 @@ cdef int rebase(Tensor target, pb_node *node) except -1:
     cdef pb_edge *edges
     cdef SliceWrite write
     cdef uint32_t i
+    captured_change(<PyObject *>target, HISTORY_CHANGED)
     if not target.flags & TENSOR_IS_VIEW:
         move_retained(target, node, 0)
         tensor_set_node(target, node_retain(node), 0)

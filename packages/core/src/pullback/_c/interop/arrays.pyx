@@ -29,6 +29,7 @@ from pullback._c.device.storage cimport (
     storage_retain)
 from pullback._c.graph.tensor cimport (
     TENSOR_CONJ, TENSOR_LAZY, Tensor, tensor_data, tensor_device, tensor_over, tensor_wrap)
+from pullback._c.base.state cimport captured_read, captured_write
 from pullback._c.base.types cimport (
     LAYOUT_DENSE, STORAGE_READONLY, layout_shape, layout_strides, pb_layout, pb_storage)
 
@@ -308,6 +309,7 @@ def read_bytes(Tensor self not None):
     if not self.layout.flags & LAYOUT_DENSE or not is_host(self):
         raise ValueError("read_bytes(): expected a dense tensor on the host")
     check_not_lazy(self)
+    captured_read(self.storage, b"bytes of a tensor are read")
     found = PyBytes_FromStringAndSize(NULL, nbytes)
     if nbytes:
         copy_polled(PyBytes_AS_STRING(found), <char *>tensor_data(self), nbytes)
@@ -321,6 +323,7 @@ def write_bytes(Tensor self not None, bytes data not None):
         raise ValueError(f"write_bytes(): expected a dense tensor of {len(data)} bytes on the host")
     if nbytes:
         copy_polled(<char *>tensor_data(self), PyBytes_AS_STRING(data), nbytes)
+        captured_write(self.storage)
 
 
 def whole_memory(Tensor self not None):

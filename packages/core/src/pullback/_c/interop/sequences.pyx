@@ -20,6 +20,7 @@ from pullback._c.base.layout cimport layout_contiguous
 from pullback._c.dispatch.lazy cimport resolved
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, Tensor, is_tensor, tensor_alias, tensor_data, tensor_new)
+from pullback._c.base.state cimport captured_read, captured_write
 from pullback._c.base.types cimport layout_shape, layout_strides
 
 from pullback._c.ops.create import item as tensor_item, to_device
@@ -170,6 +171,7 @@ cdef Tensor write_numbers(Reading reading, int code, object where):
         poll_signals(&turns)
         write_number(number, code, data)
         data += dtype_itemsize[code]
+    captured_write(out.storage)
     return out
 
 
@@ -212,6 +214,7 @@ def nested_list(Tensor self not None):
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if not device_type(self.storage.device_type).host:
         self = to_device(self, "ref")
+    captured_read(self.storage, b"tolist()")
     self = tensor_alias(resolved(self))     # keeps the memory alive while other code runs
     return nested(self, <const char *>tensor_data(self), 0)
 

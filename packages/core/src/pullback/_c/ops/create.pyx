@@ -28,6 +28,7 @@ from pullback._c.device.storage cimport storage_alias, storage_retain
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_LAZY, Tensor, same_device, tensor_alias, tensor_data, tensor_device,
     tensor_new, tensor_over, tensor_wrap)
+from pullback._c.base.state cimport captured_read, refuse_capture
 from pullback._c.base.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 
@@ -261,6 +262,7 @@ cdef int move_bytes(Tensor out, Tensor source, bint non_blocking) except -1:
     message[0] = 0
     if nbytes == 0:
         return 0
+    refuse_capture(b"a copy to another device")
     if origin.host and to.host:
         try:
             copy_polled(<char *>tensor_data(out), <const char *>tensor_data(source), nbytes)
@@ -320,6 +322,7 @@ def item(Tensor self not None):
     if self.layout.numel != 1:
         raise RuntimeError(f"a Tensor with {self.layout.numel} elements cannot be converted to "
                            f"Scalar")
+    captured_read(self.storage, b"item()")
     if found.host:
         return scalar_of(self, tensor_data(self))
     if self.storage.device_type == DEVICE_META:

@@ -18,7 +18,7 @@ from pullback._c.graph.levels cimport attach, batch_level, tangent_level, wrappe
 from pullback._c.graph.node cimport node_retain, node_set_meta
 from pullback._c.graph.record cimport (
     bump_version, check_inplace, check_not_inference, move_retained, tensor_needs_grad)
-from pullback._c.base.state cimport pb_state, thread_state
+from pullback._c.base.state cimport HISTORY_CHANGED, captured_change, pb_state, thread_state
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_IS_WRAPPED, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor,
@@ -67,6 +67,7 @@ cdef int become(Op op, Tensor target, Tensor view) except -1:
 cdef int set_memory(Tensor target, pb_storage *storage, pb_layout *layout,
                     int64_t offset) except -1:
     """Replace a tensor's storage and layout; steals both counts."""
+    captured_change(<PyObject *>target, HISTORY_CHANGED)
     storage_release(target.storage)
     layout_release(target.layout)
     target.storage = storage

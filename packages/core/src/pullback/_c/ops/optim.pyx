@@ -14,7 +14,7 @@ from pullback.abi cimport (
 from pullback._c.base.dtype cimport dtype_object
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_retain, layout_same_shape, layout_same_strides)
-from pullback._c.base.state cimport pb_state, thread_state
+from pullback._c.base.state cimport captured_read, pb_state, thread_state
 from pullback._c.base.types cimport LAYOUT_DENSE, layout_shape, pb_layout
 from pullback._c.device.device cimport DEVICE_META, device_types
 from pullback._c.dispatch.call cimport op_call2
@@ -165,6 +165,7 @@ cdef int unscale(Op op, PyObject **args, step_call *step) except -1:
     if found is not None:
         flag = <Tensor>found
         if device_types()[flag.storage.device_type].host:
+            captured_read(flag.storage, b"a step looks whether infinities were found")
             if scalar_of(flag, tensor_data(flag)):
                 return 1
         else:

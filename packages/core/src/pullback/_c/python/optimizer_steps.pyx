@@ -5,6 +5,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
 from pullback.abi cimport PB_F32, PB_F64, PB_MASK_FLOATING
+from pullback._c.base.state cimport GRAD_CLEARED, captured_change, capturing
 from pullback._c.base.types cimport STORAGE_READONLY
 from pullback._c.device.device cimport DEVICE_META, device_types
 from pullback._c.dispatch.call cimport op_call2
@@ -111,7 +112,7 @@ def count_steps(list params not None, steps):
     for counter in counters:
         one = <Tensor>counter
         if (not device_types()[one.storage.device_type].host
-                or one.storage.flags & STORAGE_READONLY):
+                or one.storage.flags & STORAGE_READONLY or capturing()):
             away.append(one)
             continue
         if one.dtype == PB_F32:
@@ -155,6 +156,7 @@ def clear_grads(params):
     cdef PyObject *before
     for item in params:
         param = <Tensor?>item
+        captured_change(<PyObject *>param, GRAD_CLEARED)
         if param.extra != NULL and param.extra.grad != NULL:
             before = param.extra.grad
             param.extra.grad = NULL

@@ -24,12 +24,13 @@ from pullback._c.graph.node cimport Node, node_extra, node_object, node_release,
 from pullback._c.python.node_methods cimport hook_table
 from pullback._c.graph.record cimport (
     bump_version, says_requires_grad, tensor_edge, tensor_needs_grad)
-from pullback._c.base.state cimport thread_state
+from pullback._c.base.state cimport (
+    GRAD_CLEARED, GRAD_READ, GRAD_SET, HISTORY_CHANGED, captured_change, thread_state)
 from pullback._c.device.storage cimport storage_release, storage_retain
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD,
     Tensor, is_tensor, same_device, set_run_from_root, tensor_device, tensor_extra,
-    tensor_set_node)
+    tensor_requires_grad, tensor_set_node)
 from pullback._c.base.types cimport (
     NODE_HOOKED, STORAGE_INFERENCE, pb_edge, pb_node, pb_storage)
 
@@ -109,6 +110,8 @@ def requires_grad_(Tensor self not None, requires_grad=True):
     if not isinstance(requires_grad, bool):
         raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not "
                         f"{type(requires_grad).__name__}")
+    if requires_grad != tensor_requires_grad(self):
+        captured_change(<PyObject *>self, HISTORY_CHANGED)
     if requires_grad and not dtype_differentiable(self.dtype):
         raise RuntimeError(f"only Tensors of floating point dtype can require gradients, got "
                            f"{dtype_object(self.dtype).name}")
@@ -240,6 +243,7 @@ cdef object raise_on_deletion(str message):
 
 def get_grad(Tensor self not None):
     """The accumulated gradient, or None."""
+    captured_change(<PyObject *>self, GRAD_READ)
     if self.extra != NULL and self.extra.grad != NULL:
         return <object>self.extra.grad
     if self.node != NULL and not self.flags & TENSOR_RETAINS_GRAD:
@@ -257,6 +261,7 @@ def set_grad(Tensor self not None, value):
     cdef Tensor grad
     cdef PyObject *before
     cdef int wanted
+    captured_change(<PyObject *>self, GRAD_CLEARED if value is None else GRAD_SET)
     if value is None:
         if self.extra != NULL and self.extra.grad != NULL:
             before = self.extra.grad

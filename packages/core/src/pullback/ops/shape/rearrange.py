@@ -189,7 +189,8 @@ def _unshared(self, out):
     """Return a copy unless the memory is new already."""
     from pullback._c.ops.create import data_alias
 
-    return row_major(out) if out.data_ptr() == self.data_ptr() else data_alias(out)
+    base = self if self._base is None else self._base
+    return row_major(out) if out is self or out._base is base else data_alias(out)
 
 
 op(
