@@ -30,6 +30,7 @@ ALLOWED = {
             *(*BELOW_OPS, "_c/dispatch", "_c/ops", "_c/engine", "_c/transforms"),
             *("ops/table", "."),
         },
+        "_c/capture": {*BELOW_OPS, "_c/dispatch", "ops/table"},
         # Of compiled code, the op library imports what its functions need when they run.
         "ops/table": set(),
         "ops/rules": {"ops/table", "_c/dispatch", "_c/ops"},
@@ -53,6 +54,10 @@ ALLOWED = {
         "func": {"_c/graph", "_c/engine", "_c/transforms", "ops", "autograd", "nn"},
         "nn": {"_help", "_c/graph", "_c/python", "ops/nn", "ops/rules", "utils", "."},
         "amp": {"_c/transforms", "."},
+        "_dynamo": {"compiler", "nn", "."},
+        "compiler": {
+            *("_c/base", "_c/graph", "_c/capture", "ops", "autograd", "func", "nn", "."),
+        },
         "cpu": {"amp"},
         "cuda": {"_help", "amp", "_c/base", "_c/device", "backend", "."},
         "optim": {"_help", "_c/base", "_c/python", "nn", "sparse", "utils", "."},
@@ -91,7 +96,6 @@ ALLOWED = {
                 "ops/rules",
                 "backend",
                 "autograd",
-                "func",
                 "nn",
                 "_interop",
                 "utils",

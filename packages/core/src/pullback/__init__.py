@@ -205,7 +205,8 @@ _LATE = (
 _LATE_NAMES = {
     **dict.fromkeys(("GradScaler", "autocast"), "amp"),
     **dict.fromkeys(("Event", "Stream"), "backend.streams"),
-    **dict.fromkeys(("compile", "cond", "while_loop"), "func._control_flow"),
+    **dict.fromkeys(("cond", "while_loop"), "func._control_flow"),
+    "compile": "compiler.compiled",
     **dict.fromkeys(("load", "save"), "serialization"),
     **dict.fromkeys(("SymBool", "SymFloat", "SymInt"), "types"),
     "sparse_coo_tensor": "sparse",

@@ -1,12 +1,18 @@
-"""torch.compiler's names for programs that run eagerly: nothing is compiled or exported."""
+"""Functions that are compiled: ``compile``, and what programs say and ask about it.
+
+Kernels are recorded at the first call of a kind and replayed later; no code is generated.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any
 
-from pullback.func._control_flow import compile
+from pullback._c.capture.recorder import is_capturing, refuse_now
+from pullback.compiler import compiled as _compiled
+from pullback.compiler.compiled import compile
 
 __all__ = [
     "allow_in_graph",
@@ -24,23 +30,23 @@ __all__ = [
 
 
 def is_compiling() -> bool:
-    """Return False: no code is compiled or exported.
+    """Return True in a function that ``compile`` runs to record its kernels.
 
     >>> import pullback
     >>> pullback.compiler.is_compiling()
     False
     """
-    return False
+    return bool(is_capturing())
 
 
 def is_dynamo_compiling() -> bool:
-    """Return False: no code is compiled.
+    """Return what ``is_compiling`` returns.
 
     >>> import pullback
     >>> pullback.compiler.is_dynamo_compiling()
     False
     """
-    return False
+    return bool(is_capturing())
 
 
 def is_exporting() -> bool:
@@ -56,13 +62,26 @@ def is_exporting() -> bool:
 def disable(
     fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None
 ) -> Any:
-    """Return a function as it is: it is not compiled in any case. Without one it is a decorator.
+    """Return a function that runs eagerly, and all that calls it too. Without one: a decorator.
+
+    Raises: TypeError for what cannot be called.
 
     >>> import pullback
-    >>> pullback.compiler.disable(abs) is abs and pullback.compiler.disable()(abs) is abs
-    True
+    >>> double = pullback.compiler.disable(lambda x: x * 2)
+    >>> double(pullback.ones(2))
+    tensor([2., 2.])
     """
-    return (lambda given: given) if fn is None else fn
+    if fn is None:
+        return lambda given: disable(given, recursive, reason=reason)
+    if not callable(fn):
+        raise TypeError(f"disable(): argument 'fn' must be callable, not {type(fn).__name__}")
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        refuse_now(f"a function that is disabled{'' if reason is None else ': ' + reason}")
+        return fn(*args, **kwargs)
+
+    return call
 
 
 def _checked(name: str, fn: Any) -> Any:
@@ -86,7 +105,7 @@ def allow_in_graph(fn: Any) -> Any:
 
 
 def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function as it is; each call computes its result anew.
+    """Return a function as it is; its kernels are recorded as those of others are.
 
     >>> import pullback
     >>> pullback.compiler.assume_constant_result(abs) is abs
@@ -96,7 +115,7 @@ def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """Return an empty list: there is no compiler.
+    """Return an empty list: each device runs its own kernels.
 
     >>> import pullback
     >>> pullback.compiler.list_backends()
@@ -106,28 +125,45 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
 
 
 def reset() -> None:
-    """Do nothing: there is no compiled code to forget.
+    """Forget all that was recorded: the next call of each compiled function records again.
 
     >>> import pullback
+    >>> double = pullback.compile(lambda x: x * 2)
+    >>> _ = double(pullback.ones(2))
     >>> pullback.compiler.reset()
+    >>> double.entries
+    []
     """
+    for one in list(_compiled.ALL):
+        one.forget()
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Do nothing: no graph of kernels is captured.
+    """Do nothing: results of two calls never share memory.
 
     >>> import pullback
     >>> pullback.compiler.cudagraph_mark_step_begin()
     """
 
 
+_STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
+
+
 class set_stance(ContextDecorator):
-    """Accept how calls should be compiled; all of them run eagerly. Also a region and a decorator.
+    """Set how compiled functions run, from now on or in a region; also a decorator.
+
+    "default" records and replays; "force_eager" runs all functions eagerly; "eager_on_recompile"
+    records nothing new, and "fail_on_recompile" raises RuntimeError where it would.
+
+    Raises: RuntimeError for another name.
 
     >>> import pullback
+    >>> double = pullback.compile(lambda x: x * 2)
     >>> with pullback.compiler.set_stance("force_eager"):
-    ...     pullback.ones(2).sum()
-    tensor(2.)
+    ...     double(pullback.ones(2))
+    tensor([2., 2.])
+    >>> double.entries
+    []
     """
 
     def __init__(
@@ -137,10 +173,14 @@ class set_stance(ContextDecorator):
         skip_guard_eval_unsafe: bool = False,
         force_backend: Any = None,
     ):
+        if stance not in _STANCES:
+            raise RuntimeError(f"set_stance(): expected one of {_STANCES}, but got {stance!r}")
         self.stance = stance
+        self._before = _compiled.stance
+        _compiled.set_stance(stance)
 
     def __enter__(self) -> None:
-        return None
+        _compiled.set_stance(self.stance)
 
     def __exit__(self, *failure: Any) -> None:
-        return None
+        _compiled.set_stance(self._before)

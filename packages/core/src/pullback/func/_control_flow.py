@@ -1,4 +1,4 @@
-"""Control flow as functions of tensors, and ``compile``, which all run eagerly."""
+"""Control flow as functions of tensors, which run eagerly."""
 
 from __future__ import annotations
 
@@ -94,43 +94,3 @@ def while_loop(
                 f"{len(found)}."
             )
         carried = found
-
-
-def compile(
-    model: Callable[..., Any] | None = None,
-    *,
-    fullgraph: bool = False,
-    dynamic: bool | None = None,
-    backend: Any = None,
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
-    name: str | None = None,
-    disable: bool = False,
-    recompile_limit: int | None = None,
-    isolate_recompiles: bool = False,
-    shapes_spec: Any = None,
-) -> Any:
-    """Return a function or module as it is: every op runs eagerly, and nothing is compiled.
-
-    With it, programs that call ``torch.compile`` run unchanged; all results are the eager ones.
-    Without a model it is a decorator. The other arguments are checked as torch does, and ignored.
-
-    Raises: RuntimeError for a ``mode`` together with ``options``; TypeError for what cannot be
-    called.
-
-    >>> import pullback
-    >>> @pullback.compile
-    ... def double(x):
-    ...     return x * 2
-    >>> double(pullback.ones(2))
-    tensor([2., 2.])
-    """
-    if mode is not None and options is not None:
-        raise RuntimeError(
-            "Either mode or options can be specified, but both can't be specified at the same time."
-        )
-    if model is None:
-        return lambda function: compile(function, mode=mode, options=options)
-    if not callable(model):
-        raise TypeError(f"compile(): argument 'model' must be callable, not {type(model).__name__}")
-    return model

@@ -1,0 +1,1 @@
+"""Recording the kernels of a function, and running them again."""

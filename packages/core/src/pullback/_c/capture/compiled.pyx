@@ -1,0 +1,128 @@
+"""Calls of compiled functions: the program of a call that is alike runs, or Python records one."""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int64_t
+
+from pullback.abi cimport PB_U8
+from pullback._c.base.layout cimport layout_contiguous
+from pullback._c.capture.program cimport Program
+from pullback._c.capture.signature cimport Signature, must_run_eagerly
+from pullback._c.device.storage cimport storage_retain
+from pullback._c.graph.tensor cimport Tensor, is_tensor, tensor_extra, tensor_wrap
+
+__all__ = ["CompiledFunction", "Entry", "flat_memory", "grad_now", "set_forced_eager"]
+
+
+cdef bint forced_eager = False
+
+
+def set_forced_eager(bint on):
+    """Set whether all compiled functions run eagerly."""
+    global forced_eager
+    forced_eager = on
+
+
+def flat_memory(Tensor self not None, int64_t moved=0):
+    """Return the bytes of a tensor's storage as a tensor, with the offset ``moved``."""
+    return tensor_wrap(storage_retain(self.storage),
+                       layout_contiguous(1, &self.storage.nbytes), moved, PB_U8)
+
+
+def grad_now(Tensor self not None):
+    """Return the gradient of a leaf or None, without a note of a capture."""
+    return None if self.extra == NULL or self.extra.grad == NULL else <object>self.extra.grad
+
+
+cdef int set_grad(Tensor leaf, object grad) except -1:
+    """Give a leaf a gradient, or none."""
+    cdef PyObject *before
+    if grad is None and leaf.extra == NULL:
+        return 0
+    before = tensor_extra(leaf).grad
+    if grad is None:
+        leaf.extra.grad = NULL
+    else:
+        Py_INCREF(grad)
+        leaf.extra.grad = <PyObject *>grad
+    if before != NULL:
+        Py_DECREF(<object>before)
+    return 0
+
+
+cdef class Entry:
+    """What is known of calls with one signature.
+
+    ``program`` is None if such calls run eagerly. ``grads`` are the leaves whose gradients it sets:
+    pairs of a leaf, or the number of an argument, and the number of a result, or None to clear it.
+    ``expected`` are the gradients on which it depends: of a leaf, or an argument, that very tensor.
+    ``rebuild`` makes the value that is returned from the results; None: it is the first of them.
+    ``replay`` runs a program whose results need a graph.
+    """
+    cdef readonly Signature signature
+    cdef public Program program
+    cdef public list grads
+    cdef public list expected
+    cdef public object rebuild
+    cdef public object replay
+    cdef public object backward
+    cdef public Py_ssize_t runs
+
+    def __init__(self, Signature signature not None):
+        self.signature = signature
+        self.grads = []
+        self.expected = []
+
+    cdef tuple match(self, tuple args, dict kwargs):
+        cdef tuple tensors = self.signature.match(args, kwargs)
+        if tensors is None or not self.expected:
+            return tensors
+        for leaf, grad in self.expected:
+            tensor = leaf if is_tensor(leaf) else tensors[leaf]
+            if grad_now(tensor) is not grad:
+                return None
+        return tensors
+
+    def finish(self, tuple tensors not None, list found not None):
+        """Set the gradients, and return the value that the function returns."""
+        for leaf, number in self.grads:
+            set_grad(<Tensor>(leaf if is_tensor(leaf) else tensors[leaf]),
+                     None if number is None else found[number])
+        if self.rebuild is None:
+            return found[0]
+        return self.rebuild(found)
+
+
+cdef class CompiledFunction:
+    """A function whose kernels are recorded at the first call of a kind, and replayed later."""
+    cdef readonly object function
+    cdef readonly list entries
+    cdef object __weakref__
+    cdef dict __dict__
+
+    def __init__(self, function):
+        self.function = function
+        self.entries = []
+
+    def __call__(self, *args, **kwargs):
+        cdef Entry entry
+        cdef tuple tensors
+        if forced_eager:
+            return self.function(*args, **kwargs)
+        for entry in self.entries:
+            tensors = entry.match(args, kwargs)
+            if tensors is None:
+                continue
+            if must_run_eagerly() or entry.program is None:
+                return self.function(*args, **kwargs)
+            if entry.replay is not None:
+                return entry.replay(entry, tensors, args, kwargs)
+            found = entry.program.run(tensors)
+            if found is None:           # outer memory is no longer there
+                self.entries.remove(entry)
+                break
+            entry.runs += 1
+            return entry.finish(tensors, <list>found)
+        if must_run_eagerly():
+            return self.function(*args, **kwargs)
+        return self.capture(args, kwargs)

@@ -1,0 +1,506 @@
+"""Programs: kernel calls that were recorded, and run again without Python and without dispatch.
+
+A program's memory is in buffers. Addresses of arguments, of memory from outside and of results may
+differ in each run; where they do, the operands' pointers are set before it. Temporaries have fixed
+places in one arena. Several threads may run a program: each run has operands and an arena of its
+own.
+"""
+
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy, memset
+
+from pullback.abi cimport (
+    PB_ARRAY_HOST, PB_DEVICE_TO_DEVICE, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_INTS,
+    pb_array, pb_call, pb_kernel, pb_param)
+from pullback._c.base.dtype cimport dtype_itemsize, dtype_object
+from pullback._c.base.errors cimport raise_code
+from pullback._c.base.layout cimport layout_release, layout_retain
+from pullback._c.base.state cimport globals_, pb_globals
+from pullback._c.base.types cimport pb_storage
+from pullback._c.device.device cimport device_type, pb_device_type, pb_entry
+from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
+from pullback._c.dispatch.launch cimport call_again
+from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, device_of, tensor_wrap
+
+from pullback.ops.table.primitives import PRIMITIVES
+
+__all__ = ["Buffer", "Launch", "Program"]
+
+cdef enum:
+    SMALL_WORK = 16384          # elements below which a kernel is called with the lock held
+    ALIGNMENT = 64
+
+cdef pb_globals *process = globals_()
+cdef list primitive_names = list(PRIMITIVES)
+cdef list kinds = ["temporary", "result", "input", "outside", "constant"]
+
+
+# ---- buffers and launches ------------------------------------------------------------------------
+
+cdef class Buffer:
+    """A block of memory that kernels of a program use."""
+
+    def __dealloc__(self):
+        if self.storage != NULL:
+            storage_release(self.storage)
+
+    @property
+    def device(self):
+        """The device of the memory."""
+        return device_of(self.device_type, self.device_index)
+
+    def __repr__(self):
+        return f"<Buffer {self.number} {kinds[self.kind]} {self.nbytes} bytes>"
+
+
+cdef class Launch:
+    """A recorded kernel call."""
+
+    def __dealloc__(self):
+        PyMem_Free(self.arrays)
+
+    cdef Launch copy(self):
+        """Return a call with operands of its own."""
+        return launch_of(self.type_id, &self.call, self.key, self.work, self)
+
+    @property
+    def primitive(self):
+        """The name of the primitive."""
+        return primitive_names[self.call.primitive]
+
+    @property
+    def device(self):
+        """The device that runs it."""
+        return device_of(self.type_id, self.call.device)
+
+    @property
+    def operands(self):
+        """Of each operand, outputs first: its buffer or None, dtype, shape, strides, offset."""
+        cdef list found = []
+        cdef pb_array *array
+        cdef int i, d
+        for i in range(self.call.nout + self.call.nin):
+            array = &self.arrays[i]
+            found.append((
+                None if self.buffers[i] < 0 else self.buffers[i], dtype_object(array.dtype),
+                tuple([array.shape[d] for d in range(array.ndim)]),
+                tuple([array.strides[d] for d in range(array.ndim)]),
+                self.shifts[i] // dtype_itemsize[array.dtype]))
+        return found
+
+    @property
+    def outputs(self):
+        """The number of outputs."""
+        return self.call.nout
+
+    def __repr__(self):
+        shown = [f"%{number}" if number is not None else "number"
+                 for number, *_ in self.operands]
+        outputs = ", ".join(shown[:self.call.nout])
+        return f"{outputs} = {self.primitive}({', '.join(shown[self.call.nout:])})"
+
+
+cdef Launch launch_of(int type_id, pb_call *call, int key, int64_t work, Launch like=None):
+    """Return a copy of a call; `like` has the places of its operands."""
+    cdef Launch made = Launch.__new__(Launch)
+    cdef int count = call.nout + call.nin, i, ints = 0, dims = 0
+    cdef pb_array *arrays
+    cdef pb_array **pointers
+    cdef pb_param *params
+    cdef int64_t *room
+    cdef char *numbers
+    cdef size_t size
+    for i in range(count):
+        dims += 2 * call.out[i].ndim
+    for i in range(call.nparam):
+        if call.param[i].kind == PB_PARAM_INTS:
+            ints += call.param[i].count
+    size = (count * (sizeof(pb_array) + sizeof(void *) + 2 * sizeof(int64_t) + 16)
+            + call.nparam * sizeof(pb_param) + (dims + ints) * sizeof(int64_t))
+    arrays = <pb_array *>PyMem_Malloc(size)
+    if arrays == NULL:
+        raise MemoryError()
+    made.arrays = arrays
+    pointers = <pb_array **>(arrays + count)
+    params = <pb_param *>(pointers + count)
+    numbers = <char *>(params + call.nparam)            # 16 bytes for each operand
+    made.shifts = <int64_t *>(numbers + 16 * count)
+    room = made.shifts + count
+    made.buffers = <int *>(room + dims + ints)
+    for i in range(count):
+        arrays[i] = call.out[i][0]                      # the inputs follow the outputs
+        pointers[i] = &arrays[i]
+        memcpy(room, call.out[i].shape, arrays[i].ndim * sizeof(int64_t))
+        arrays[i].shape = room
+        room += arrays[i].ndim
+        memcpy(room, call.out[i].strides, arrays[i].ndim * sizeof(int64_t))
+        arrays[i].strides = room
+        room += arrays[i].ndim
+        if arrays[i].flags & PB_ARRAY_HOST:
+            memcpy(numbers + 16 * i, arrays[i].data, dtype_itemsize[arrays[i].dtype])
+            arrays[i].data = arrays[i].base = numbers + 16 * i
+        made.buffers[i] = -1 if like is None else like.buffers[i]
+        made.shifts[i] = 0 if like is None else like.shifts[i]
+    for i in range(call.nparam):
+        params[i] = call.param[i]
+        if params[i].kind == PB_PARAM_INTS:
+            memcpy(room, params[i].ints, params[i].count * sizeof(int64_t))
+            params[i].ints = room
+            room += params[i].count
+    made.call = call[0]
+    made.call.out = pointers
+    made.call.in_ = pointers + call.nout
+    made.call.param = params
+    made.type_id = type_id
+    made.key = key
+    made.work = work
+    made.draw = -1
+    if like is not None:
+        made.draw = like.draw
+        made.seed = like.seed
+        made.offset = like.offset
+        made.draw_shift = like.draw_shift
+    return made
+
+
+# ---- places in the arena -------------------------------------------------------------------------
+
+cdef inline int64_t aligned(int64_t nbytes) noexcept:
+    return (nbytes + ALIGNMENT - 1) & -<int64_t>ALIGNMENT
+
+
+def by_size(one):
+    """Order buffers by size, the largest first."""
+    return -one.nbytes, one.first
+
+
+def by_place(one):
+    """Order buffers by their places."""
+    return one.place
+
+
+cdef int64_t place_temporaries(list buffers) except -1:
+    """Give temporaries places such that those in use at one time do not overlap; return the end.
+
+    The larger come first, each at the lowest place that is free while it is in use.
+    """
+    cdef Buffer one, other
+    cdef list placed = []
+    cdef int64_t place, end = 0, size
+    for one in sorted(buffers, key=by_size):
+        if one.kind != BUFFER_TEMPORARY or one.first < 0:
+            continue
+        size = aligned(one.nbytes)
+        place = 0
+        for other in placed:            # by place
+            if other.last < one.first or other.first > one.last:
+                continue
+            if other.place - place >= size:
+                break
+            place = max(place, other.place + aligned(other.nbytes))
+        one.place = place
+        end = max(end, place + size)
+        placed.append(one)
+        placed.sort(key=by_place)
+    return end
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+# An operand whose address depends on that of its buffer.
+ctypedef struct pb_site:
+    pb_array *array
+    int64_t shift
+
+ctypedef struct pb_step:
+    pb_call *call
+    pb_entry *entry             # NULL: it is called the long way
+    int64_t work
+    int type_id
+    int key
+
+
+cdef class Instance:
+    """What a run needs for itself: operands, and an arena."""
+    cdef list launches
+    cdef pb_step *steps
+    cdef int nsteps
+    cdef pb_site *sites                 # in the order of their buffers
+    cdef int *ends                      # of each buffer: where its sites end
+    cdef void **bases                   # of each buffer: the address that its sites have
+    cdef pb_storage *arena
+    cdef char message[PB_MESSAGE_SIZE]
+
+    def __dealloc__(self):
+        PyMem_Free(self.steps)
+        PyMem_Free(self.sites)
+        PyMem_Free(self.ends)
+        PyMem_Free(self.bases)
+        if self.arena != NULL:
+            storage_release(self.arena)
+
+    cdef inline void move(self, int number, void *base, int64_t delta) noexcept:
+        """Set the address of a buffer in all operands."""
+        cdef int i = self.ends[number - 1] if number else 0
+        cdef pb_site *site
+        while i < self.ends[number]:
+            site = &self.sites[i]
+            site.array.base = base
+            site.array.data = <char *>base + site.shift + delta
+            i += 1
+        self.bases[number] = <char *>base + delta
+
+
+cdef Instance instance_of(Program program):
+    """Return what a run of a program needs."""
+    cdef Instance made = Instance.__new__(Instance)
+    cdef Launch launch
+    cdef Buffer buffer
+    cdef pb_device_type *found
+    cdef int nbuffers = <int>len(program.buffers), count = 0, i, k, number
+    made.launches = [(<Launch>launch).copy() for launch in program.launches]
+    made.nsteps = <int>len(made.launches)
+    made.steps = <pb_step *>PyMem_Malloc(max(made.nsteps, 1) * sizeof(pb_step))
+    made.ends = <int *>PyMem_Malloc(max(nbuffers, 1) * sizeof(int))
+    made.bases = <void **>PyMem_Malloc(max(nbuffers, 1) * sizeof(void *))
+    if made.steps == NULL or made.ends == NULL or made.bases == NULL:
+        raise MemoryError()
+    memset(made.ends, 0, nbuffers * sizeof(int))
+    memset(made.bases, 0, nbuffers * sizeof(void *))
+    for launch in made.launches:
+        for k in range(launch.call.nout + launch.call.nin):
+            if launch.buffers[k] >= 0:
+                made.ends[launch.buffers[k]] += 1
+                count += 1
+    made.sites = <pb_site *>PyMem_Malloc(max(count, 1) * sizeof(pb_site))
+    if made.sites == NULL:
+        raise MemoryError()
+    count = 0
+    for i in range(nbuffers):           # where each buffer's sites begin, for now
+        number = made.ends[i]
+        made.ends[i] = count
+        count += number
+    for launch in made.launches:
+        for k in range(launch.call.nout + launch.call.nin):
+            number = launch.buffers[k]
+            if number >= 0:
+                made.sites[made.ends[number]].array = &launch.arrays[k]
+                made.sites[made.ends[number]].shift = launch.shifts[k]
+                made.ends[number] += 1
+    for i in range(made.nsteps):
+        launch = <Launch>made.launches[i]
+        found = device_type(launch.type_id)
+        launch.call.message = made.message
+        made.steps[i].call = &launch.call
+        made.steps[i].type_id = launch.type_id
+        made.steps[i].key = launch.key
+        made.steps[i].work = launch.work
+        made.steps[i].entry = NULL
+        if found.host and launch.work < SMALL_WORK and (
+                found.backend == NULL or found.backend.current_stream == NULL):
+            made.steps[i].entry = &found.table[
+                launch.call.primitive * PB_NUM_DTYPES + launch.key]
+            launch.call.backend = NULL if found.backend == NULL else found.backend.self
+            launch.call.stream = NULL
+    if program.arena > 0:
+        made.arena = storage_new(program.device_type, program.device_index, program.arena)
+    for buffer in program.buffers:
+        if buffer.kind == BUFFER_TEMPORARY and buffer.first >= 0:
+            made.move(buffer.number, <char *>made.arena.data + buffer.place, 0)
+        elif buffer.kind == BUFFER_CONSTANT:
+            made.move(buffer.number, buffer.storage.data, 0)
+    return made
+
+
+cdef int run_steps(Instance instance) except -1:
+    """Run all kernels in order."""
+    cdef pb_step *step = instance.steps
+    cdef pb_step *end = instance.steps + instance.nsteps
+    cdef pb_kernel kernel
+    cdef int code
+    if process.observer != NULL:
+        while step < end:
+            call_again(step.type_id, step.call, step.key, step.work)
+            step += 1
+        return 0
+    while step < end:
+        kernel = NULL if step.entry == NULL else step.entry.kernel
+        if kernel == NULL:
+            call_again(step.type_id, step.call, step.key, step.work)
+            step.call.message = instance.message
+        else:
+            instance.message[0] = 0
+            code = kernel(step.call)
+            if code != PB_OK:
+                raise_code(code, instance.message, <str>primitive_names[step.call.primitive])
+        step += 1
+    return 0
+
+
+# ---- programs ------------------------------------------------------------------------------------
+
+cdef class Result:
+    """A tensor that a program returns."""
+
+    def __dealloc__(self):
+        if self.layout != NULL:
+            layout_release(self.layout)
+
+
+cdef Result result_of(Tensor tensor, int buffer):
+    cdef Result made = Result.__new__(Result)
+    made.buffer = buffer
+    made.layout = layout_retain(tensor.layout)
+    made.offset = tensor.offset
+    made.dtype = tensor.dtype
+    made.flags = tensor.flags & TENSOR_LAZY
+    return made
+
+
+cdef class Outer:
+    """A storage that was there before the program."""
+
+    def __dealloc__(self):
+        if self.storage != NULL:
+            storage_release(self.storage)
+
+
+cdef class Program:
+    """Kernel calls that run again, on other arguments."""
+
+    cdef bint stale(self) noexcept:
+        """True if memory from outside was freed, moved to another device or made smaller."""
+        cdef Buffer buffer
+        for buffer in self.moving:
+            if buffer.kind == BUFFER_OUTER and (
+                    buffer.storage.refcount == 1 or buffer.storage.nbytes < buffer.nbytes
+                    or buffer.storage.device_type != buffer.device_type
+                    or buffer.storage.device_index != buffer.device_index):
+                return True
+        return False
+
+    def run(self, tuple inputs not None, list drawn=None):
+        """Run on arguments that fit; return the results, or None if memory from outside is gone.
+
+        ``drawn`` gets what generators gave: (generator, seed, first block).
+        """
+        cdef Instance instance
+        cdef Buffer buffer
+        cdef Result result
+        cdef Outer prior
+        cdef Tensor tensor
+        cdef list found = []
+        cdef dict fresh = {}
+        cdef pb_storage *storage
+        cdef int64_t delta
+        cdef bint done = False
+        if self.stale():
+            return None
+        instance = <Instance>self.idle.pop() if self.idle else instance_of(self)
+        try:
+            for buffer in self.moving:
+                delta = 0
+                if buffer.kind == BUFFER_INPUT:
+                    tensor = <Tensor>inputs[buffer.input]
+                    storage = tensor.storage
+                    delta = (tensor.offset - <int64_t>self.offsets[buffer.input]) * (
+                        dtype_itemsize[tensor.dtype])
+                elif buffer.kind == BUFFER_OUTER:
+                    storage = buffer.storage
+                else:
+                    storage = storage_new(buffer.device_type, buffer.device_index, buffer.nbytes)
+                    fresh[buffer.number] = keep(storage)
+                    if buffer.storage != NULL:
+                        fill(storage, buffer.storage)
+                if instance.bases[buffer.number] != <char *>storage.data + delta:
+                    instance.move(buffer.number, storage.data, delta)
+            if self.draws:
+                self.draw(instance, drawn)
+            try:
+                run_steps(instance)
+                done = True
+            finally:
+                for prior in self.outers:
+                    storage = prior.storage
+                    if storage == NULL:
+                        storage = (<Tensor>inputs[prior.input]).storage
+                    storage.version += prior.writes if done else 1
+        finally:
+            self.idle.append(instance)
+        for item in self.results:
+            if type(item) is not Result:
+                found.append(item)
+                continue
+            result = <Result>item
+            if result.buffer < 0:
+                found.append(inputs[result.offset])
+                continue
+            buffer = <Buffer>self.buffers[result.buffer]
+            delta = 0
+            if buffer.kind == BUFFER_INPUT:
+                tensor = <Tensor>inputs[buffer.input]
+                storage = tensor.storage
+                delta = tensor.offset - <int64_t>self.offsets[buffer.input]
+            elif buffer.kind == BUFFER_OUTER:
+                storage = buffer.storage
+            else:
+                storage = (<Kept>fresh[result.buffer]).storage
+            tensor = tensor_wrap(storage_retain(storage), layout_retain(result.layout),
+                                 result.offset + delta, result.dtype)
+            tensor.flags |= result.flags
+            found.append(tensor)
+        return found
+
+    cdef int draw(self, object instance, list drawn) except -1:
+        """Reserve random numbers, and tell their kernels where they begin."""
+        cdef list firsts = [generator.take(blocks) for generator, blocks in self.draws]
+        if drawn is not None:
+            for (generator, _), (seed, first) in zip(self.draws, firsts):
+                drawn.append((generator, seed, first))
+        cdef Launch launch
+        for launch in (<Instance>instance).launches:
+            if launch.draw >= 0:
+                seed, first = firsts[launch.draw]
+                (<pb_param *>launch.call.param)[launch.seed].i = as_signed(seed)
+                (<pb_param *>launch.call.param)[launch.offset].i = as_signed(
+                    first + launch.draw_shift)
+        return 0
+
+
+cdef int64_t as_signed(object number) except? -1:
+    """Return the number of 64 bits with the same bits."""
+    number &= 0xFFFFFFFFFFFFFFFF
+    return number - (1 << 64) if number >> 63 else number
+
+
+# Keeps a storage until the run has ended.
+cdef class Kept:
+    cdef pb_storage *storage            # owned
+
+    def __dealloc__(self):
+        if self.storage != NULL:
+            storage_release(self.storage)
+
+
+cdef Kept keep(pb_storage *storage):
+    cdef Kept made = Kept.__new__(Kept)
+    made.storage = storage
+    return made
+
+
+cdef int fill(pb_storage *storage, pb_storage *source) except -1:
+    """Copy all bytes of a storage to another of the same device."""
+    cdef pb_device_type *found = device_type(storage.device_type)
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef int failed
+    if found.host:
+        memcpy(storage.data, source.data, source.nbytes)
+        return 0
+    message[0] = 0
+    failed = found.backend.copy_bytes(
+        found.backend.self, storage.device_index, storage.data, 0, source.data, 0, source.nbytes,
+        PB_DEVICE_TO_DEVICE, message)
+    if failed:
+        raise_code(failed, message, "copy")
+    return 0

@@ -1,0 +1,541 @@
+"""Recording the kernels of one thread, with the memory that they use.
+
+The recorder knows memory by its address: what is allocated from now on is the program's own, until
+it is freed; the arguments' is known before; all other memory is from outside. It runs nothing and
+changes nothing: what is recorded runs as it would without it.
+"""
+
+import sys
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
+
+from pullback.abi cimport (
+    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_U8, pb_array, pb_call)
+from pullback._c.base.dtype cimport dtype_itemsize
+from pullback._c.base.layout cimport layout_contiguous
+from pullback._c.base.state cimport (
+    capture_change, globals_, pb_capture, pb_globals, thread_state)
+from pullback._c.base.types cimport (
+    NODE_ACCUMULATE, NODE_FREED, node_edges, pb_edge, pb_node, pb_storage)
+from pullback._c.capture.program cimport (
+    BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT, BUFFER_TEMPORARY, Buffer, Launch,
+    Outer, Program, Result, fill, launch_of, place_temporaries, result_of)
+from pullback._c.device.storage cimport storage_new, storage_original, storage_retain
+from pullback._c.graph.tensor cimport Tensor, is_tensor, tensor_requires_grad, tensor_wrap
+
+from pullback.ops.table.primitives import PRIMITIVES
+
+__all__ = ["Recorder", "is_capturing", "refuse_now"]
+
+cdef pb_globals *process = globals_()
+cdef list primitive_names = list(PRIMITIVES)
+# Of random kernels: the numbers of the parameters that say where the random numbers begin.
+cdef dict random_params = {
+    number: ([p.partition(":")[0] for p in primitive.params].index("seed"),
+             [p.partition(":")[0] for p in primitive.params].index("offset"))
+    for number, primitive in enumerate(PRIMITIVES.values()) if "seed:int" in primitive.params}
+
+
+cdef class Recorder:
+    """Records kernels between `begin` and `end`.
+
+    Attributes: ``refusal`` (why nothing can be replayed, and the line of the program, or None),
+    ``launches``, ``buffers``, ``changes`` (of each tensor whose gradient or history changed: how,
+    and the gradient before).
+    """
+    cdef pb_capture hooks
+    cdef readonly list launches
+    cdef readonly list buffers
+    cdef readonly dict changes          # address -> (tensor, its changes)
+    cdef readonly list draws            # (generator, seed, first block, blocks), in order
+    cdef readonly str refusal
+    cdef bint strict
+    cdef object failure                 # an exception of the recorder itself
+    cdef dict live                      # address of memory -> its Buffer
+    cdef dict known                     # address of a storage that was there before -> Outer
+    cdef dict before                    # the same -> its version when it was first used
+    cdef list offsets                   # of the arguments
+    cdef list inputs
+    cdef int64_t sequence               # of the first node that is made
+
+    def __cinit__(self, tuple inputs not None, bint strict):
+        cdef Tensor tensor
+        cdef Buffer buffer
+        cdef Outer prior
+        self.strict = strict
+        self.launches = []
+        self.buffers = []
+        self.changes = {}
+        self.draws = []
+        self.live = {}
+        self.known = {}
+        self.before = {}
+        self.offsets = []
+        self.inputs = list(inputs)
+        for tensor in inputs:
+            number = len(self.offsets)
+            self.offsets.append(tensor.offset)
+            key = <size_t>tensor.storage.data
+            if key and key not in self.live:
+                buffer = self.add(tensor.storage, BUFFER_INPUT)
+                buffer.input = number
+            key = <size_t>tensor.storage
+            if key not in self.known:
+                prior = Outer.__new__(Outer)
+                prior.input = number
+                self.known[key] = prior
+                self.before[key] = tensor.storage.version
+
+    def begin(self):
+        """Record this thread's kernels from now on.
+
+        Raises: RuntimeError while a thread records.
+        """
+        if process.capture != NULL:
+            raise RuntimeError("kernels are recorded already")
+        self.hooks.self = <void *>self
+        self.hooks.state = thread_state()
+        self.hooks.allocated = allocated
+        self.hooks.freed = freed
+        self.hooks.used = used
+        self.hooks.launched = launched
+        self.hooks.read = read
+        self.hooks.written = written
+        self.hooks.changed = changed
+        self.hooks.refuse = refuse
+        self.sequence = self.hooks.state.sequence
+        process.capture = &self.hooks
+
+    def end(self):
+        """Record nothing more."""
+        if process.capture == &self.hooks:
+            process.capture = NULL
+
+    cdef Buffer add(self, pb_storage *storage, int kind):
+        cdef Buffer made = Buffer.__new__(Buffer)
+        made.number = <int>len(self.buffers)
+        made.kind = kind
+        made.nbytes = storage.nbytes
+        made.device_type = storage.device_type
+        made.device_index = storage.device_index
+        made.at = storage
+        made.first = made.last = made.input = -1
+        self.buffers.append(made)
+        self.live[<size_t>storage.data] = made
+        return made
+
+    cdef int refuse_now(self, str why) except -1:
+        """Note why nothing can be replayed; raises if the caller asked for a whole graph."""
+        if self.refusal is None:
+            self.refusal = why + place_of_call()
+        if self.strict:
+            raise RuntimeError(f"compile(): cannot capture {self.refusal}")
+        return 0
+
+    cdef int snapshot(self, Buffer buffer, pb_storage *storage) except -1:
+        """Keep what the host has written: it is the same in each run."""
+        cdef pb_storage *copy
+        if buffer.kind != BUFFER_TEMPORARY or buffer.storage != NULL:
+            return 0
+        copy = storage_new(storage.device_type, storage.device_index, storage.nbytes)
+        buffer.storage = copy
+        self.live.pop(<size_t>copy.data, None)      # not the program's own
+        fill(copy, storage)
+        buffer.kind = BUFFER_CONSTANT
+        return 0
+
+    cdef int use(self, pb_storage *storage) except -1:
+        """Note an operand of the next kernel."""
+        cdef pb_storage *original
+        cdef Buffer buffer
+        cdef Outer prior
+        if storage.data == NULL:
+            return 0
+        buffer = <Buffer>self.live.get(<size_t>storage.data)
+        if buffer is None:
+            original = storage_original(storage)
+            buffer = self.add(original, BUFFER_OUTER)
+            buffer.storage = storage_retain(original)
+        elif buffer.filled:
+            self.snapshot(buffer, storage)
+        buffer.at = storage
+        if buffer.kind == BUFFER_OUTER or buffer.kind == BUFFER_INPUT:
+            key = <size_t>storage
+            if key not in self.known:
+                prior = Outer.__new__(Outer)
+                prior.storage = storage_retain(storage)
+                self.known[key] = prior
+                self.before[key] = storage.version
+        return 0
+
+    cdef int launch(self, int type_id, pb_call *call, int key, int64_t work) except -1:
+        """Record a kernel that has run."""
+        cdef Launch made
+        cdef Buffer buffer
+        cdef pb_array *array
+        cdef int i, d, number = <int>len(self.launches)
+        cdef bint empty
+        if self.refusal is not None:
+            return 0
+        made = launch_of(type_id, call, key, work)
+        for i in range(call.nout + call.nin):
+            array = &made.arrays[i]
+            if array.flags & PB_ARRAY_HOST:
+                if array.flags & PB_ARRAY_WRITE:
+                    return self.refuse_now("a kernel that writes to the host's memory")
+                continue
+            empty = array.base == NULL
+            for d in range(array.ndim):
+                empty = empty or array.shape[d] == 0
+            if empty:
+                array.base = array.data = NULL
+                continue
+            buffer = <Buffer>self.live.get(<size_t>array.base)
+            if buffer is None:
+                return self.refuse_now("a kernel on memory that no tensor has")
+            if i >= call.nout and buffer.kind == BUFFER_TEMPORARY and not buffer.written:
+                for d in range(call.nout):
+                    if call.out[d].base == array.base:
+                        return self.refuse_now("a kernel that changes memory in place which "
+                                               "nothing has written")
+                self.snapshot(buffer, buffer.at)
+            made.buffers[i] = buffer.number
+            made.shifts[i] = <char *>array.data - <char *>array.base
+            if buffer.first < 0:
+                buffer.first = number
+            buffer.last = number
+        for i in range(call.nout):
+            if made.buffers[i] >= 0:
+                (<Buffer>self.buffers[made.buffers[i]]).written = True
+        if call.primitive in random_params:
+            self.find_draw(made)
+        self.launches.append(made)
+        return 0
+
+    cdef int find_draw(self, Launch made) except -1:
+        """Find the draw from which a random kernel has its numbers."""
+        cdef int i
+        seed_at, offset_at = random_params[made.call.primitive]
+        seed = made.call.param[<int>seed_at].i & 0xFFFFFFFFFFFFFFFF
+        offset = made.call.param[<int>offset_at].i & 0xFFFFFFFFFFFFFFFF
+        for i in range(len(self.draws) - 1, -1, -1):
+            _, taken, first, blocks = self.draws[i]
+            if blocks is None:
+                break
+            if seed == taken and first <= offset < first + blocks:
+                made.draw = i
+                made.seed = seed_at
+                made.offset = offset_at
+                made.draw_shift = offset - first
+                return 0
+        return self.refuse_now("random numbers of an unknown generator")
+
+    def is_known(self, Tensor tensor not None):
+        """Return True if a tensor has memory that was there before."""
+        cdef Buffer buffer = <Buffer>self.live.get(<size_t>tensor.storage.data)
+        return buffer is None or buffer.kind == BUFFER_INPUT or buffer.kind == BUFFER_OUTER
+
+    def outer_edges(self, list outputs not None, tuple inputs not None):
+        """Return where the graph of some tensors leaves what was recorded, or why it must not.
+
+        That is a list of leaves, and of numbers of arguments; and whether some node has been freed.
+        """
+        cdef list pending = [], targets = []
+        cdef set seen = set(), found = set()
+        cdef Tensor tensor
+        cdef pb_node *node
+        cdef pb_edge *edge
+        cdef uint32_t i
+        cdef bint freed = False
+        cdef dict numbers = {}
+        for number, tensor in enumerate(inputs):
+            numbers[<size_t>tensor.node if tensor.node != NULL else <size_t><PyObject *>tensor,
+                    tensor.output_nr] = number
+        for tensor in outputs:
+            if tensor.node == NULL:
+                return "a result that is a leaf"
+            pending.append((<size_t>tensor.node, tensor.output_nr))
+        while pending:
+            address, nr = pending.pop()
+            node = <pb_node *><size_t>address
+            if node.kind == NODE_ACCUMULATE:
+                if address in found or node.op == NULL:
+                    continue
+                found.add(address)
+                tensor = <Tensor>node.op
+                if not self.is_known(tensor):
+                    continue                    # a leaf that the function made
+                if tensor.extra != NULL and tensor.extra.hooks != NULL:
+                    return "a leaf with tensor hooks"
+                targets.append(numbers.get((<size_t><PyObject *>tensor, tensor.output_nr), tensor))
+                continue
+            if <int64_t>node.sequence < self.sequence:
+                if (address, nr) in found:
+                    continue
+                found.add((address, nr))
+                if (address, nr) not in numbers:
+                    return "a gradient that flows into the history of a tensor from outside"
+                targets.append(numbers[address, nr])
+                continue
+            if address in seen:
+                continue
+            seen.add(address)
+            freed = freed or node.flags & NODE_FREED != 0
+            for i in range(node.nedges):
+                edge = &node_edges(node)[i]
+                if edge.node != NULL:
+                    pending.append((<size_t>edge.node, edge.nr))
+        return targets, freed
+
+    def outer_sources(self, Recorder before not None):
+        """Make outer memory further arguments; return where each comes from, and new results.
+
+        A source is ("result", number), a result to add to the program that ``before`` has recorded;
+        ("input", (number, offset, itemsize)), that program's argument; or ("outside", tensor).
+        """
+        cdef Buffer buffer, origin
+        cdef Tensor tensor, flat
+        cdef list sources = [], results = []
+        for buffer in self.buffers:
+            if buffer.kind != BUFFER_OUTER:
+                continue
+            flat = tensor_wrap(storage_retain(buffer.storage),
+                               layout_contiguous(1, &buffer.storage.nbytes), 0, PB_U8)
+            origin = <Buffer>before.live.get(<size_t>buffer.storage.data)
+            if origin is not None and origin.kind == BUFFER_INPUT:
+                tensor = <Tensor>before.inputs[origin.input]
+                sources.append(("input", (origin.input, tensor.offset,
+                                          dtype_itemsize[tensor.dtype])))
+            elif origin is not None and origin.kind != BUFFER_OUTER:
+                sources.append(("result", len(results)))
+                results.append(flat)
+            else:
+                sources.append(("outside", flat))
+            buffer.kind = BUFFER_INPUT
+            buffer.input = <int>len(self.inputs)
+            self.inputs.append(flat)
+            self.offsets.append(0)
+        self.known.clear()
+        return sources, results
+
+    def program(self, list results not None):
+        """Return the program that was recorded.
+
+        ``results`` are the tensors that it returns, and other values, which each run returns as
+        they are. None if memory was made that is kept elsewhere: a later call will find it there.
+        Where a graph keeps memory, that is not looked at.
+        """
+        cdef Program made = Program.__new__(Program)
+        cdef Tensor tensor
+        cdef Buffer buffer
+        cdef Outer prior
+        cdef Result argument
+        cdef int i
+        if self.failure is not None:
+            raise self.failure
+        if any(blocks is None for _, _, _, blocks in self.draws):
+            self.refuse_now("a new state of a generator of random numbers")
+            return None
+        made.results = []
+        for item in results:
+            if not is_tensor(item):
+                made.results.append(item)
+                continue
+            tensor = <Tensor>item
+            buffer = <Buffer>self.live.get(<size_t>tensor.storage.data)
+            number = next((i for i, one in enumerate(self.inputs) if one is tensor), None)
+            if number is not None:
+                argument = result_of(tensor, -1)
+                argument.offset = number
+                made.results.append(argument)
+                continue
+            if buffer is None or buffer.kind == BUFFER_OUTER and buffer.first < 0:
+                made.results.append(tensor)
+                continue
+            if buffer.kind == BUFFER_TEMPORARY and (buffer.filled or buffer.first < 0):
+                self.snapshot(buffer, tensor.storage)
+            if buffer.kind == BUFFER_TEMPORARY or buffer.kind == BUFFER_CONSTANT:
+                buffer.kind = BUFFER_RESULT
+            made.results.append(result_of(tensor, buffer.number))
+        if not any(is_tensor(one) and tensor_requires_grad(<Tensor>one) for one in results):
+            for one in self.live.values():
+                if (<Buffer>one).kind in (BUFFER_TEMPORARY, BUFFER_CONSTANT):
+                    return None
+        for buffer in self.buffers:
+            if buffer.kind == BUFFER_CONSTANT and buffer.written:
+                buffer.kind = BUFFER_RESULT     # each run begins with what the host wrote
+        made.launches = live_launches(self.launches, self.buffers)
+        number_uses(made.launches, self.buffers)
+        made.buffers = self.buffers
+        made.offsets = self.offsets
+        made.outers = []
+        made.writes = False
+        for key, one in self.known.items():
+            prior = <Outer>one
+            version = (prior.storage.version if prior.storage != NULL
+                       else (<Tensor>self.inputs[prior.input]).storage.version)
+            if version != self.before[key]:
+                prior.writes = <uint32_t>(version - self.before[key])
+                made.outers.append(prior)
+                made.writes = True
+        made.draws = [(generator, blocks) for generator, _, _, blocks in self.draws]
+        made.moving = [one for one in self.buffers if one.first >= 0 and one.kind in (
+            BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT)]
+        made.moving += [one for one in self.buffers
+                        if one.first < 0 and (<Buffer>one).kind == BUFFER_RESULT]
+        made.device_type = -1
+        for buffer in self.buffers:
+            if buffer.kind == BUFFER_TEMPORARY and buffer.first >= 0:
+                if made.device_type >= 0 and (made.device_type != buffer.device_type
+                                              or made.device_index != buffer.device_index):
+                    self.refuse_now("temporaries on several devices")
+                    return None
+                made.device_type = buffer.device_type
+                made.device_index = buffer.device_index
+                made.temporaries += buffer.nbytes
+        made.arena = place_temporaries(self.buffers)
+        made.idle = []
+        return made
+
+
+# ---- what is recorded need not all run -----------------------------------------------------------
+
+cdef list live_launches(list launches, list buffers):
+    """Return the launches whose results are used, by a later one or after the program."""
+    cdef Launch launch
+    cdef list kept = []
+    cdef int i
+    cdef bint needed
+    cdef set used = {one.number for one in buffers if one.kind != BUFFER_TEMPORARY}
+    for launch in reversed(launches):
+        needed = False
+        for i in range(launch.call.nout):
+            needed = needed or launch.buffers[i] in used
+        if not needed:
+            continue
+        kept.append(launch)
+        for i in range(launch.call.nout + launch.call.nin):
+            if launch.buffers[i] >= 0:
+                used.add(launch.buffers[i])
+    kept.reverse()
+    return kept
+
+
+cdef int number_uses(list launches, list buffers) except -1:
+    """Set the first and the last launch that uses each buffer."""
+    cdef Launch launch
+    cdef Buffer buffer
+    cdef int i, number = 0
+    for buffer in buffers:
+        buffer.first = buffer.last = -1
+    for launch in launches:
+        for i in range(launch.call.nout + launch.call.nin):
+            if launch.buffers[i] >= 0:
+                buffer = <Buffer>buffers[launch.buffers[i]]
+                if buffer.first < 0:
+                    buffer.first = number
+                buffer.last = number
+        number += 1
+    return 0
+
+
+def is_capturing():
+    """Return True while this thread's kernels are recorded."""
+    return process.capture != NULL and process.capture.state == thread_state()
+
+
+def refuse_now(str why not None):
+    """Note that this thread does what a capture cannot replay, if one is under way."""
+    if is_capturing():
+        (<Recorder>process.capture.self).refuse_now(why)
+
+
+def place_of_call():
+    """Return the innermost line outside of this package, as the end of a message; or nothing."""
+    frame = sys._getframe()
+    while frame is not None:
+        name = frame.f_globals.get("__name__") or ""
+        if name.partition(".")[0] != "pullback":
+            return f" (line {frame.f_lineno} of {frame.f_code.co_filename})"
+        frame = frame.f_back
+    return ""
+
+
+# ---- the hooks -----------------------------------------------------------------------------------
+
+cdef inline bint here(Recorder self) noexcept:
+    return self.hooks.state == thread_state()
+
+
+cdef void allocated(void *self, pb_storage *storage) noexcept:
+    cdef Recorder recorder = <Recorder>self
+    if not here(recorder):
+        return
+    try:
+        recorder.add(storage, BUFFER_TEMPORARY)
+    except BaseException as error:
+        recorder.failure = error
+
+
+cdef void freed(void *self, pb_storage *storage) noexcept:
+    cdef Recorder recorder = <Recorder>self
+    try:
+        recorder.live.pop(<size_t>storage.data, None)
+    except BaseException as error:
+        recorder.failure = error
+
+
+cdef void used(void *self, pb_storage *storage) noexcept:
+    cdef Recorder recorder = <Recorder>self
+    if recorder.refusal is not None:
+        return
+    try:
+        recorder.use(storage)
+    except BaseException as error:
+        recorder.failure = error
+
+
+cdef int launched(void *self, int type_id, pb_call *call, int key, int64_t work) except -1:
+    (<Recorder>self).launch(type_id, call, key, work)
+    return 0
+
+
+cdef int read(void *self, pb_storage *storage, const char *what) except -1:
+    """The host may read what only the host has written."""
+    cdef Buffer buffer
+    cdef Recorder recorder = <Recorder>self
+    buffer = <Buffer>recorder.live.get(<size_t>storage.data)
+    if storage.data == NULL or buffer is not None and not buffer.written and (
+            buffer.kind == BUFFER_TEMPORARY or buffer.kind == BUFFER_CONSTANT):
+        return 0
+    return recorder.refuse_now(what.decode())
+
+
+cdef void written(void *self, pb_storage *storage) noexcept:
+    cdef Recorder recorder = <Recorder>self
+    cdef Buffer buffer
+    try:
+        buffer = <Buffer>recorder.live.get(<size_t>storage.data)
+        if buffer is None or buffer.kind != BUFFER_TEMPORARY or buffer.written:
+            recorder.refusal = recorder.refusal or "the host writes to memory that kernels use"
+        else:
+            buffer.filled = True
+    except BaseException as error:
+        recorder.failure = error
+
+
+cdef void changed(void *self, PyObject *tensor, capture_change what) noexcept:
+    cdef Recorder recorder = <Recorder>self
+    try:
+        grad = None
+        if (<Tensor>tensor).extra != NULL and (<Tensor>tensor).extra.grad != NULL:
+            grad = <object>(<Tensor>tensor).extra.grad
+        events = recorder.changes.setdefault(<size_t>tensor, (<object>tensor, []))[1]
+        events.append((int(what), grad))
+    except BaseException as error:
+        recorder.failure = error
+
+
+cdef int refuse(void *self, const char *what) except -1:
+    return (<Recorder>self).refuse_now(what.decode())

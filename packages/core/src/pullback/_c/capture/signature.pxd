@@ -1,0 +1,35 @@
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
+
+from pullback._c.base.types cimport pb_layout
+
+
+# What one argument, or an item of one, must be.
+cdef class Spec:
+    cdef int kind
+    cdef object type
+    cdef object value                   # SPEC_VALUE, SPEC_OBJECT
+    cdef tuple keys                     # SPEC_DICT
+    cdef list items
+    cdef pb_layout *layout              # owned; SPEC_TENSOR
+    cdef uint32_t device
+    cdef uint8_t dtype
+    cdef uint16_t flags
+    cdef bint requires_grad
+    cdef readonly str where             # how messages name it
+
+
+cdef class Signature:
+    cdef Spec args, kwargs
+    cdef list guards
+    cdef list aliases                   # of each tensor: the first with the same memory
+    cdef list distances                 # of each tensor: bytes from the begin of that one
+    cdef bint apart                     # tensors with memory of their own must have that again
+    cdef uint8_t grad_enabled, inference, layout_policy
+    cdef int dtype
+    cdef uint32_t autocast
+    cdef readonly tuple tensors
+
+    cpdef tuple match(self, tuple args, dict kwargs)
+
+
+cdef bint must_run_eagerly() noexcept

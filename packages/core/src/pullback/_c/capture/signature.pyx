@@ -1,0 +1,346 @@
+"""What a program depends on: the arguments of its call, modes, and what its function refers to.
+
+Checked before each run, so all of it is compiled: a few nanoseconds for each argument and guard.
+"""
+
+from cpython.dict cimport PyDict_GetItem, PyDict_Size
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport int64_t
+
+from pullback._c.base.dtype cimport dtype as dtype_class
+from pullback._c.base.dtype cimport dtype_default, dtype_itemsize, dtype_object
+from pullback._c.base.layout cimport (
+    layout_release, layout_retain, layout_same_shape, layout_same_strides, layout_shape_tuple)
+from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
+from pullback._c.device.device cimport device as device_class
+from pullback._c.graph.tensor cimport (
+    TENSOR_IS_WRAPPED, TENSOR_LAZY, Tensor, device_key, is_tensor, tensor_requires_grad)
+
+__all__ = ["Guard", "Signature", "is_plain", "runs_eagerly"]
+
+cdef pb_globals *process = globals_()
+
+cdef enum spec_kind:
+    SPEC_VALUE                  # equal, and of the same type
+    SPEC_OBJECT                 # the same object
+    SPEC_TENSOR
+    SPEC_TUPLE
+    SPEC_LIST
+    SPEC_DICT
+
+cdef tuple PLAIN = (
+    bool, int, float, complex, str, bytes, type(None), dtype_class, device_class, type(Ellipsis),
+    slice, range)
+
+
+def is_plain(value):
+    """Return True for values that are compared by value: numbers, texts, dtypes, devices."""
+    return type(value) in PLAIN
+
+
+cdef bint same_value(object value, object expected):
+    """True for equal values of one type; numbers must have the same bits."""
+    if value is expected:
+        return True
+    if type(value) is not type(expected):
+        return False
+    if type(value) is float or type(value) is complex:
+        return repr(value) == repr(expected)
+    return value == expected
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+cdef class Spec:
+    """What one argument, or an item of one, must be."""
+
+    def __dealloc__(self):
+        if self.layout != NULL:
+            layout_release(self.layout)
+
+    def __repr__(self):
+        if self.kind == SPEC_TENSOR:
+            return (f"{dtype_object(self.dtype).name}{list(layout_shape_tuple(self.layout))}"
+                    f"{' requires_grad' if self.requires_grad else ''}")
+        if self.kind == SPEC_VALUE:
+            return repr(self.value)
+        if self.kind == SPEC_OBJECT:
+            return f"<{type(self.value).__name__}>"
+        return f"{self.type.__name__} of {len(self.items)}"
+
+
+cdef Spec spec_of(object value, str where, list tensors):
+    """Return what a value is, and append its tensors."""
+    cdef Spec made = Spec.__new__(Spec)
+    cdef Tensor tensor
+    made.type = type(value)
+    made.where = where
+    if is_tensor(value):
+        tensor = <Tensor>value
+        made.kind = SPEC_TENSOR
+        made.layout = layout_retain(tensor.layout)
+        made.dtype = tensor.dtype
+        made.device = device_key(tensor)
+        made.flags = tensor.flags & (TENSOR_LAZY | TENSOR_IS_WRAPPED)
+        made.requires_grad = tensor_requires_grad(tensor)
+        tensors.append(tensor)
+    elif made.type is tuple or isinstance(value, tuple) and hasattr(value, "_fields"):
+        made.kind = SPEC_TUPLE
+        made.items = [spec_of(one, f"{where}[{i}]", tensors) for i, one in enumerate(value)]
+    elif made.type is list:
+        made.kind = SPEC_LIST
+        made.items = [spec_of(one, f"{where}[{i}]", tensors) for i, one in enumerate(value)]
+    elif made.type is dict:
+        made.kind = SPEC_DICT
+        made.keys = tuple(value)
+        made.items = [spec_of(one, f"{where}[{key!r}]", tensors) for key, one in value.items()]
+    else:
+        made.kind = SPEC_VALUE if is_plain(value) else SPEC_OBJECT
+        made.value = value
+    return made
+
+
+cdef bint tensor_fits(Spec spec, Tensor tensor) noexcept:
+    return (tensor.dtype == spec.dtype and device_key(tensor) == spec.device
+            and tensor.flags & (TENSOR_LAZY | TENSOR_IS_WRAPPED) == spec.flags
+            and tensor_requires_grad(tensor) == spec.requires_grad
+            and (tensor.layout == spec.layout
+                 or layout_same_shape(tensor.layout, spec.layout)
+                 and layout_same_strides(tensor.layout, spec.layout)))
+
+
+cdef bint fits(Spec spec, object value, list tensors):
+    """True if a value is as it was; appends its tensors."""
+    cdef Py_ssize_t i
+    cdef PyObject *found
+    if spec.kind == SPEC_TENSOR:
+        if type(value) is not spec.type or not tensor_fits(spec, <Tensor>value):
+            return False
+        tensors.append(value)
+        return True
+    if spec.kind == SPEC_VALUE:
+        return same_value(value, spec.value)
+    if spec.kind == SPEC_OBJECT:
+        return value is spec.value
+    if type(value) is not spec.type:
+        return False
+    if spec.kind == SPEC_TUPLE:
+        if PyTuple_GET_SIZE(value) != PyList_GET_SIZE(spec.items):
+            return False
+        for i in range(PyTuple_GET_SIZE(value)):
+            if not fits(<Spec>PyList_GET_ITEM(spec.items, i),
+                        <object>PyTuple_GET_ITEM(value, i), tensors):
+                return False
+        return True
+    if spec.kind == SPEC_LIST:
+        if PyList_GET_SIZE(value) != PyList_GET_SIZE(spec.items):
+            return False
+        for i in range(PyList_GET_SIZE(spec.items)):
+            if i >= PyList_GET_SIZE(value) or not fits(
+                    <Spec>PyList_GET_ITEM(spec.items, i), (<list>value)[i], tensors):
+                return False
+        return True
+    if PyDict_Size(value) != PyList_GET_SIZE(spec.items) or tuple(value) != spec.keys:
+        return False
+    for i in range(PyList_GET_SIZE(spec.items)):
+        found = PyDict_GetItem(value, spec.keys[i])
+        if found == NULL or not fits(<Spec>PyList_GET_ITEM(spec.items, i), <object>found, tensors):
+            return False
+    return True
+
+
+cdef str first_difference(Spec spec, object value):
+    """Return which argument is not as it was, and how; None if all are."""
+    cdef list unused = []
+    if fits(spec, value, unused):
+        return None
+    if spec.kind >= SPEC_TUPLE and type(value) is spec.type and len(value) == len(spec.items):
+        items = value.values() if spec.kind == SPEC_DICT else value
+        for one, item in zip(spec.items, items):
+            found = first_difference(one, item)
+            if found is not None:
+                return found
+    return f"{spec.where}: {spec_of(value, spec.where, [])!r} instead of {spec!r}"
+
+
+# ---- guards --------------------------------------------------------------------------------------
+
+cdef class Guard:
+    """A reference that a function follows, and what was found there.
+
+    ``holder`` is a dict, a list or a cell, ``key`` the place in it (None of a cell). What is
+    expected there is the same object, or for plain values an equal one; a tensor must also have the
+    same sizes, dtype and device. Of a list or dict with the key None the length is meant.
+    """
+    cdef object holder, key, expected
+    cdef Spec spec
+    cdef bint plain, in_cell
+    cdef readonly str where
+
+    def __init__(self, holder, key, expected, str where):
+        self.holder = holder
+        self.key = key
+        self.expected = expected
+        self.plain = is_plain(expected)
+        self.in_cell = not isinstance(holder, (dict, list))
+        self.where = where
+        if is_tensor(expected):
+            self.spec = spec_of(expected, where, [])
+
+    cdef bint holds(self):
+        cdef PyObject *found
+        cdef object value
+        if self.key is None and not self.in_cell:
+            return len(self.holder) == self.expected
+        if isinstance(self.holder, dict):
+            found = PyDict_GetItem(self.holder, self.key)
+            if found == NULL:
+                return False
+            value = <object>found
+        elif self.in_cell:
+            try:
+                value = self.holder.cell_contents
+            except ValueError:
+                return False
+        else:
+            if self.key >= len(<list>self.holder):
+                return False
+            value = (<list>self.holder)[self.key]
+        if value is self.expected:
+            return self.spec is None or tensor_fits(self.spec, <Tensor>value)
+        return self.plain and same_value(value, self.expected)
+
+    def __repr__(self):
+        return f"<Guard {self.where}>"
+
+
+# ---- signatures ----------------------------------------------------------------------------------
+
+cdef class Signature:
+    """Arguments and modes of a call, and what its function refers to.
+
+    ``tensors`` are those of the arguments, in the order in which programs take them.
+    """
+
+    def __init__(self, tuple args not None, dict kwargs not None):
+        cdef list tensors = []
+        cdef pb_state *state = thread_state()
+        self.args = spec_of(args, "args", tensors)
+        self.kwargs = spec_of(kwargs, "kwargs", tensors)
+        self.guards = []
+        self.tensors = tuple(tensors)
+        self.grad_enabled = state.grad_enabled
+        self.inference = state.inference
+        self.layout_policy = state.layout_policy
+        self.dtype = dtype_default()
+        self.autocast = state.autocast
+        self.aliases = aliases_of(tensors)
+        self.distances = [begin(<Tensor>tensors[i]) - begin(<Tensor>tensors[first])
+                          for i, first in enumerate(self.aliases)]
+        self.apart = False
+
+    def guard(self, list guards not None, bint apart):
+        """Set what the function refers to, and whether tensors must not share more memory."""
+        self.guards = guards
+        self.apart = apart
+        self.tensors = ()           # the arguments are not kept alive
+
+    cpdef tuple match(self, tuple args, dict kwargs):
+        """Return the tensors of a call that is alike, else None."""
+        cdef list tensors = []
+        cdef pb_state *state = thread_state()
+        cdef Guard guard
+        cdef Py_ssize_t i, first
+        cdef Tensor tensor, other
+        if (state.grad_enabled != self.grad_enabled or state.inference != self.inference
+                or state.layout_policy != self.layout_policy or state.autocast != self.autocast
+                or dtype_default() != self.dtype):
+            return None
+        if not fits(self.args, args, tensors) or not fits(self.kwargs, kwargs, tensors):
+            return None
+        for i in range(len(tensors)):
+            tensor = <Tensor>tensors[i]
+            first = <Py_ssize_t>self.aliases[i]
+            if first != i:
+                other = <Tensor>tensors[first]
+                if tensor.storage.data != other.storage.data or (
+                        begin(tensor) - begin(other) != <int64_t>self.distances[i]):
+                    return None
+        if self.apart and aliases_of(tensors) != self.aliases:
+            return None
+        for guard in self.guards:
+            if not guard.holds():
+                return None
+        return tuple(tensors)
+
+    def holds(self):
+        """Return True if everything that the function refers to is as it was."""
+        cdef Guard guard
+        for guard in self.guards:
+            if not guard.holds():
+                return False
+        return True
+
+    def difference(self, tuple args not None, dict kwargs not None):
+        """Return what is not alike in a call, as text; None if all is."""
+        cdef pb_state *state = thread_state()
+        cdef Guard guard
+        found = first_difference(self.args, args)
+        if found is None:
+            found = first_difference(self.kwargs, kwargs)
+        if found is not None:
+            return found
+        for guard in self.guards:
+            if not guard.holds():
+                return guard.where
+        if state.grad_enabled != self.grad_enabled:
+            return "the grad mode"
+        if dtype_default() != self.dtype:
+            return "the default dtype"
+        if state.autocast != self.autocast:
+            return "autocast"
+        return "which arguments share memory"
+
+
+cdef int64_t begin(Tensor tensor) noexcept:
+    """Return the offset of a tensor in bytes."""
+    return tensor.offset * dtype_itemsize[tensor.dtype]
+
+
+cdef list aliases_of(list tensors):
+    """Return of each tensor the number of the first one that has the same memory."""
+    cdef dict seen = {}
+    cdef list found = []
+    cdef Tensor tensor
+    for i, tensor in enumerate(tensors):
+        if tensor.storage.data == NULL:
+            found.append(i)
+        else:
+            found.append(seen.setdefault(<size_t>tensor.storage.data, i))
+    return found
+
+
+cdef bint must_run_eagerly() noexcept:
+    """True if this thread's calls run eagerly now: see runs_eagerly."""
+    cdef pb_state *state = thread_state()
+    return (process.capture != NULL or state.levels or process.anomaly or state.saved_hooks != NULL
+            or process.overrides)
+
+
+def runs_eagerly():
+    """Return why this thread's calls run eagerly now, or None."""
+    cdef pb_state *state = thread_state()
+    if process.capture != NULL:
+        return "another capture is under way"
+    if state.levels:
+        return "a transform is under way"
+    if process.anomaly:
+        return "anomaly mode is on"
+    if state.saved_hooks != NULL:
+        return "saved-tensor hooks are set"
+    if process.overrides and state.function_modes != NULL and len(
+            <list>state.function_modes) > 0:
+        return "a TorchFunctionMode is entered"
+    return None

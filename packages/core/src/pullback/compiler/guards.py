@@ -1,0 +1,169 @@
+"""What a function refers to beside its arguments: references to watch between calls.
+
+A function's code names globals and attributes. From these, from its closure and its defaults, all
+that it may reach is looked at: modules, optimizers, containers, objects, and functions that it may
+call. Numbers and texts found there must stay equal, and objects the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from typing import Any
+
+from pullback._c.capture.signature import Guard, is_plain
+from pullback._c.graph.tensor import Tensor
+
+__all__ = ["TooManyReferences", "guards_of"]
+
+_MOST = 20_000  # references
+# Code of these packages reads nothing that a program may change between calls.
+_CLOSED = {*sys.stdlib_module_names, "numpy", "scipy", "pluggy", "pullback", "pullback_cpu"}
+# Of objects of this package: attributes that no kernel depends on.
+_COUNTERS = {"_step_count", "_opt_called", "_optimizer_step_pre_hooks", "_version"}
+
+_UNCALLED = {"__init__", "__new__", "__repr__", "__str__", "__getstate__", "__setstate__"}
+
+
+class TooManyReferences(Exception):
+    """There is more to watch than would be worth it."""
+
+
+def _is_closed(module: Any) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] in _CLOSED
+
+
+class _Walk:
+    """One walk: objects to look at, names that code uses, guards that were found."""
+
+    def __init__(self) -> None:
+        self.guards: list[Guard] = []
+        self.seen: set[int] = set()
+        self.kept: list[Any] = []  # so that no address is used again
+        self.names: set[str] = set()
+        self.objects: list[tuple[Any, str]] = []  # whose attributes are watched by name
+        self.watched: set[tuple[int, Any]] = set()
+        self.pending: list[tuple[Any, str]] = []
+
+    def watch(self, holder: Any, key: Any, value: Any, where: str) -> None:
+        """Watch a reference, and look at what it refers to later."""
+        if (id(holder), key) in self.watched:
+            return
+        self.watched.add((id(holder), key))
+        if len(self.guards) >= _MOST:
+            raise TooManyReferences(where)
+        self.guards.append(Guard(holder, key, value, where))
+        self.pending.append((value, where))
+
+    def run(self) -> None:
+        """Look at everything; again at objects whose attributes later code turns out to use."""
+        known = -1
+        while known != len(self.names):
+            known = len(self.names)
+            for owner, where in list(self.objects):
+                self.attributes(owner, where, self.names)
+            while self.pending:
+                value, where = self.pending.pop()
+                if is_plain(value) or isinstance(value, Tensor) or id(value) in self.seen:
+                    continue
+                self.seen.add(id(value))
+                self.kept.append(value)
+                self.look(value, where)
+
+    def look(self, value: Any, where: str) -> None:
+        """Watch what a value refers to."""
+        if isinstance(value, types.FunctionType):
+            self.function(value, where)
+        elif isinstance(value, types.MethodType):
+            self.pending += [(value.__func__, where), (value.__self__, where)]
+        elif isinstance(value, functools.partial):
+            self.pending += [(value.func, where), (value.args, where), (value.keywords, where)]
+        elif isinstance(value, (tuple, frozenset)):
+            self.pending += [(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        elif isinstance(value, list):
+            self.watch(value, None, len(value), f"len({where})")
+            for number, item in enumerate(value):
+                self.watch(value, number, item, f"{where}[{number}]")
+        elif isinstance(value, dict):
+            self.watch(value, None, len(value), f"len({where})")
+            for key, item in value.items():
+                self.watch(value, key, item, f"{where}[{key!r}]")
+        elif isinstance(value, types.ModuleType):
+            if not _is_closed(value.__name__):
+                self.objects.append((value, where))
+                self.attributes(value, where, self.names)
+        elif not isinstance(value, type) and isinstance(getattr(value, "__dict__", None), dict):
+            self.instance(value, where)
+
+    def function(self, function: types.FunctionType, where: str) -> None:
+        """Watch the globals that code names, the closure and the defaults."""
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None:
+            self.pending.append((wrapped, where))
+        cells = function.__closure__ or ()
+        for name, cell in zip(function.__code__.co_freevars, cells):
+            try:
+                value = cell.cell_contents
+            except ValueError:  # not assigned yet
+                continue
+            self.watch(cell, None, value, name)
+        if _is_closed(function.__module__):
+            return
+        self.pending += [(function.__defaults__, where), (function.__kwdefaults__, where)]
+        names = _names(function.__code__)
+        self.names |= names
+        for name in names:
+            if name in function.__globals__:
+                value = function.__globals__[name]
+                self.watch(function.__globals__, name, value, name)
+
+    def instance(self, value: Any, where: str) -> None:
+        """Watch the attributes of an object, and look at its class's methods."""
+        kind = type(value)
+        if _is_closed(kind.__module__) and not kind.__module__.startswith("pullback"):
+            return
+        if hasattr(value, "param_groups"):
+            keys = {"param_groups", "state", "defaults"}
+            self.attributes(value, where, keys)
+        elif hasattr(value, "_modules") and hasattr(value, "_parameters"):
+            self.attributes(value, where, set(vars(value)) - _COUNTERS)
+        elif hasattr(value, "_offset") and hasattr(value, "take"):
+            return  # a generator of random numbers, whose position a program moves
+        else:
+            self.objects.append((value, where))
+            self.attributes(value, where, self.names)
+
+    def attributes(self, owner: Any, where: str, names: set[str]) -> None:
+        """Watch attributes of an object or a module that are set on itself; look at its methods."""
+        for base in () if isinstance(owner, types.ModuleType) else type(owner).__mro__:
+            if not _is_closed(base.__module__):
+                for name, found in vars(base).items():
+                    used = name in self.names or (name[:2] == "__" and name not in _UNCALLED)
+                    if isinstance(found, types.FunctionType) and (used or name == "forward"):
+                        self.pending.append((found, f"{base.__name__}.{name}"))
+        found = vars(owner)
+        for name in names & found.keys() if len(names) > len(found) else names:
+            if name in found:
+                self.watch(found, name, found[name], f"{where}.{name}")
+
+
+@functools.lru_cache(maxsize=4096)
+def _names(code: types.CodeType) -> frozenset[str]:
+    """Return the globals and attributes that code names, also that of functions inside."""
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= _names(constant)
+    return frozenset(found)
+
+
+def guards_of(function: Any) -> list[Guard]:
+    """Return guards for all that a function may read beside its arguments.
+
+    Raises: TooManyReferences where there are more than 20,000.
+    """
+    walk = _Walk()
+    walk.pending.append((function, getattr(function, "__name__", type(function).__name__)))
+    walk.run()
+    return walk.guards
