@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pullback as pb
-from pullback.testing import checks, corners, lazy, nesting
+from pullback.testing import checks, compiled, corners, lazy, nesting
 from pullback.testing.draw import LAYOUTS
 from pullback.testing.modes import MODES
 from pullback.testing.samples import (
@@ -143,6 +143,23 @@ CHECKS = {
             (pb.int64, pb.float32),
             LAYOUTS[:1],
             skipped_as="value",
+        ),
+        Check(
+            "captured",
+            compiled.check_compiled,
+            _always,
+            (pb.int64, pb.float32, pb.complex64),
+            LAYOUTS[:1],
+            skipped_as="value",
+        ),
+        Check(
+            "captured_grad",
+            compiled.check_compiled_grad,
+            lambda e: _has_derivative(e) and not e.name.endswith("_"),
+            (pb.float64,),
+            LAYOUTS[:1],
+            True,
+            skipped_as="grad",
         ),
         Check(
             "lazy",
