@@ -41,6 +41,7 @@ class Backend(ctypes.Structure):
         ("copy_between", ctypes.c_void_p),
         ("allocate_pinned", ctypes.c_void_p),
         ("release_pinned", ctypes.c_void_p),
+        ("run_parallel", ctypes.c_void_p),
     ]
 
 

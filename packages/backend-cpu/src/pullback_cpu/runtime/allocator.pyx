@@ -12,6 +12,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release, pb_pool_trim
+from pullback_cpu.runtime.threads cimport parallel_body, parallel_for
 from pullback.abi cimport (
     PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HOST, pb_backend)
 
@@ -235,6 +236,11 @@ def set_memory_limit(nbytes):
     release_cache(&memory, max(<int64_t>0, memory.limit - memory.in_use_rounded))
 
 
+cdef int run_parallel(
+        void *self, int64_t n, int64_t grain, parallel_body body, void *context) noexcept nogil:
+    return parallel_for(n, grain, body, context)
+
+
 cdef pb_backend backend
 memset(&backend, 0, sizeof(backend))
 backend.size = sizeof(pb_backend)
@@ -247,5 +253,6 @@ backend.release = release
 backend.memory_stats = memory_stats
 backend.empty_cache = empty_cache
 backend.reset_peak = reset_peak
+backend.run_parallel = run_parallel
 
 BACKEND = PyCapsule_New(&backend, PB_BACKEND_CAPSULE, NULL)

@@ -25,6 +25,7 @@ from pullback.autograd import Function
 from pullback.autograd import grad as _grad
 from pullback.autograd.grad_mode import enable_grad, no_grad
 from pullback.compiler.guards import TooManyReferences, guards_of
+from pullback.compiler.report import Explanation, dot_of
 from pullback.func._tree import leaves, rebuild, tree_map
 from pullback.nn import Module
 from pullback.ops import ops
@@ -86,6 +87,38 @@ class Compiled(CompiledFunction):
 
     def __repr__(self) -> str:
         return f"<compiled {getattr(self, '__qualname__', self.function)!s}>"
+
+    def explain(self) -> Explanation:
+        """Return what was recorded: kernels, groups, buffers and guards of each program.
+
+        >>> import pullback
+        >>> double = pullback.compile(lambda x: x * 2)
+        >>> _ = double(pullback.ones(2))
+        >>> print(double.explain())
+        <compiled <lambda>>
+        <BLANKLINE>
+        program 0, forward: (float32[2])
+          1 kernels, 0 of them in 0 groups, 0 replays, 0 guards
+          buffers: 1 input, 1 result; arena 0 B for temporaries of 0 B
+          %1: float32[2] = mul(%0: float32[2], number: float32[2])  -- fewer than 8192 elements
+        """
+        return Explanation(self)
+
+    def to_dot(self) -> str:
+        """Return the kernels and what they pass on in Graphviz's language, for ``dot -Tsvg``.
+
+        >>> import pullback
+        >>> double = pullback.compile(lambda x: x * 2)
+        >>> _ = double(pullback.ones(2))
+        >>> print(double.to_dot())
+        digraph compiled {
+          rankdir=TB; node [shape=box, fontname=monospace];
+          p0_0 [label="mul"];
+          p0_b0 [shape=ellipse, label="input %0"];
+          p0_b0 -> p0_0 [label="%0"];
+        }
+        """
+        return dot_of(self)
 
     def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function, and record its kernels for later calls that are alike."""

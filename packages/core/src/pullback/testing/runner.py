@@ -151,6 +151,7 @@ CHECKS = {
             (pb.int64, pb.float32, pb.complex64),
             LAYOUTS[:1],
             skipped_as="value",
+            first=3,
         ),
         Check(
             "captured_grad",
@@ -160,6 +161,7 @@ CHECKS = {
             LAYOUTS[:1],
             True,
             skipped_as="grad",
+            first=3,
         ),
         Check(
             "lazy",

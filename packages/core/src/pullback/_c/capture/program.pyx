@@ -1,3 +1,4 @@
+# build: small
 """Programs: kernel calls that were recorded, and run again without Python and without dispatch.
 
 A program's memory is in buffers. Addresses of arguments, of memory from outside and of results may
@@ -11,21 +12,24 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
 from pullback.abi cimport (
-    PB_ARRAY_HOST, PB_DEVICE_TO_DEVICE, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_INTS,
-    pb_array, pb_call, pb_kernel, pb_param)
-from pullback._c.base.dtype cimport dtype_itemsize, dtype_object
+    PB_DEVICE_TO_DEVICE, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, pb_array, pb_call, pb_kernel,
+    pb_param)
+from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.errors cimport raise_code
 from pullback._c.base.layout cimport layout_release, layout_retain
 from pullback._c.base.state cimport globals_, pb_globals
 from pullback._c.base.types cimport pb_storage
-from pullback._c.device.device cimport device_type, pb_device_type, pb_entry
+from pullback._c.capture.groups cimport Group, fill_members, pb_member, run_group
+from pullback._c.capture.launches cimport (
+    BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_TEMPORARY, Buffer, Launch)
+from pullback._c.device.device cimport device_type, device_types, pb_device_type, pb_entry
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.dispatch.launch cimport call_again
-from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, device_of, tensor_wrap
+from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, tensor_wrap
 
 from pullback.ops.table.primitives import PRIMITIVES
 
-__all__ = ["Buffer", "Launch", "Program"]
+__all__ = ["Program"]
 
 cdef enum:
     SMALL_WORK = 16384          # elements below which a kernel is called with the lock held
@@ -33,135 +37,6 @@ cdef enum:
 
 cdef pb_globals *process = globals_()
 cdef list primitive_names = list(PRIMITIVES)
-cdef list kinds = ["temporary", "result", "input", "outside", "constant"]
-
-
-# ---- buffers and launches ------------------------------------------------------------------------
-
-cdef class Buffer:
-    """A block of memory that kernels of a program use."""
-
-    def __dealloc__(self):
-        if self.storage != NULL:
-            storage_release(self.storage)
-
-    @property
-    def device(self):
-        """The device of the memory."""
-        return device_of(self.device_type, self.device_index)
-
-    def __repr__(self):
-        return f"<Buffer {self.number} {kinds[self.kind]} {self.nbytes} bytes>"
-
-
-cdef class Launch:
-    """A recorded kernel call."""
-
-    def __dealloc__(self):
-        PyMem_Free(self.arrays)
-
-    cdef Launch copy(self):
-        """Return a call with operands of its own."""
-        return launch_of(self.type_id, &self.call, self.key, self.work, self)
-
-    @property
-    def primitive(self):
-        """The name of the primitive."""
-        return primitive_names[self.call.primitive]
-
-    @property
-    def device(self):
-        """The device that runs it."""
-        return device_of(self.type_id, self.call.device)
-
-    @property
-    def operands(self):
-        """Of each operand, outputs first: its buffer or None, dtype, shape, strides, offset."""
-        cdef list found = []
-        cdef pb_array *array
-        cdef int i, d
-        for i in range(self.call.nout + self.call.nin):
-            array = &self.arrays[i]
-            found.append((
-                None if self.buffers[i] < 0 else self.buffers[i], dtype_object(array.dtype),
-                tuple([array.shape[d] for d in range(array.ndim)]),
-                tuple([array.strides[d] for d in range(array.ndim)]),
-                self.shifts[i] // dtype_itemsize[array.dtype]))
-        return found
-
-    @property
-    def outputs(self):
-        """The number of outputs."""
-        return self.call.nout
-
-    def __repr__(self):
-        shown = [f"%{number}" if number is not None else "number"
-                 for number, *_ in self.operands]
-        outputs = ", ".join(shown[:self.call.nout])
-        return f"{outputs} = {self.primitive}({', '.join(shown[self.call.nout:])})"
-
-
-cdef Launch launch_of(int type_id, pb_call *call, int key, int64_t work, Launch like=None):
-    """Return a copy of a call; `like` has the places of its operands."""
-    cdef Launch made = Launch.__new__(Launch)
-    cdef int count = call.nout + call.nin, i, ints = 0, dims = 0
-    cdef pb_array *arrays
-    cdef pb_array **pointers
-    cdef pb_param *params
-    cdef int64_t *room
-    cdef char *numbers
-    cdef size_t size
-    for i in range(count):
-        dims += 2 * call.out[i].ndim
-    for i in range(call.nparam):
-        if call.param[i].kind == PB_PARAM_INTS:
-            ints += call.param[i].count
-    size = (count * (sizeof(pb_array) + sizeof(void *) + 2 * sizeof(int64_t) + 16)
-            + call.nparam * sizeof(pb_param) + (dims + ints) * sizeof(int64_t))
-    arrays = <pb_array *>PyMem_Malloc(size)
-    if arrays == NULL:
-        raise MemoryError()
-    made.arrays = arrays
-    pointers = <pb_array **>(arrays + count)
-    params = <pb_param *>(pointers + count)
-    numbers = <char *>(params + call.nparam)            # 16 bytes for each operand
-    made.shifts = <int64_t *>(numbers + 16 * count)
-    room = made.shifts + count
-    made.buffers = <int *>(room + dims + ints)
-    for i in range(count):
-        arrays[i] = call.out[i][0]                      # the inputs follow the outputs
-        pointers[i] = &arrays[i]
-        memcpy(room, call.out[i].shape, arrays[i].ndim * sizeof(int64_t))
-        arrays[i].shape = room
-        room += arrays[i].ndim
-        memcpy(room, call.out[i].strides, arrays[i].ndim * sizeof(int64_t))
-        arrays[i].strides = room
-        room += arrays[i].ndim
-        if arrays[i].flags & PB_ARRAY_HOST:
-            memcpy(numbers + 16 * i, arrays[i].data, dtype_itemsize[arrays[i].dtype])
-            arrays[i].data = arrays[i].base = numbers + 16 * i
-        made.buffers[i] = -1 if like is None else like.buffers[i]
-        made.shifts[i] = 0 if like is None else like.shifts[i]
-    for i in range(call.nparam):
-        params[i] = call.param[i]
-        if params[i].kind == PB_PARAM_INTS:
-            memcpy(room, params[i].ints, params[i].count * sizeof(int64_t))
-            params[i].ints = room
-            room += params[i].count
-    made.call = call[0]
-    made.call.out = pointers
-    made.call.in_ = pointers + call.nout
-    made.call.param = params
-    made.type_id = type_id
-    made.key = key
-    made.work = work
-    made.draw = -1
-    if like is not None:
-        made.draw = like.draw
-        made.seed = like.seed
-        made.offset = like.offset
-        made.draw_shift = like.draw_shift
-    return made
 
 
 # ---- places in the arena -------------------------------------------------------------------------
@@ -180,8 +55,10 @@ def by_place(one):
     return one.place
 
 
-cdef int64_t place_temporaries(list buffers) except -1:
+cdef int64_t place_temporaries(list buffers, set apart) except -1:
     """Give temporaries places such that those in use at one time do not overlap; return the end.
+
+    Those in `apart`, which stay in the cache, get none.
 
     The larger come first, each at the lowest place that is free while it is in use.
     """
@@ -189,7 +66,8 @@ cdef int64_t place_temporaries(list buffers) except -1:
     cdef list placed = []
     cdef int64_t place, end = 0, size
     for one in sorted(buffers, key=by_size):
-        if one.kind != BUFFER_TEMPORARY or one.first < 0:
+        one.place = -1
+        if one.kind != BUFFER_TEMPORARY or one.first < 0 or one.number in apart:
             continue
         size = aligned(one.nbytes)
         place = 0
@@ -219,6 +97,7 @@ ctypedef struct pb_step:
     int64_t work
     int type_id
     int key
+    int group                   # number of the group that begins here, -1: none
 
 
 cdef class Instance:
@@ -230,9 +109,12 @@ cdef class Instance:
     cdef int *ends                      # of each buffer: where its sites end
     cdef void **bases                   # of each buffer: the address that its sites have
     cdef pb_storage *arena
+    cdef list groups
+    cdef pb_member *members             # of all groups, one after the other
     cdef char message[PB_MESSAGE_SIZE]
 
     def __dealloc__(self):
+        PyMem_Free(self.members)
         PyMem_Free(self.steps)
         PyMem_Free(self.sites)
         PyMem_Free(self.ends)
@@ -257,6 +139,7 @@ cdef Instance instance_of(Program program):
     cdef Instance made = Instance.__new__(Instance)
     cdef Launch launch
     cdef Buffer buffer
+    cdef Group group
     cdef pb_device_type *found
     cdef int nbuffers = <int>len(program.buffers), count = 0, i, k, number
     made.launches = [(<Launch>launch).copy() for launch in program.launches]
@@ -297,16 +180,27 @@ cdef Instance instance_of(Program program):
         made.steps[i].key = launch.key
         made.steps[i].work = launch.work
         made.steps[i].entry = NULL
+        made.steps[i].group = -1
         if found.host and launch.work < SMALL_WORK and (
                 found.backend == NULL or found.backend.current_stream == NULL):
             made.steps[i].entry = &found.table[
                 launch.call.primitive * PB_NUM_DTYPES + launch.key]
             launch.call.backend = NULL if found.backend == NULL else found.backend.self
             launch.call.stream = NULL
+    made.groups = program.groups
+    count = 0
+    for group in program.groups:
+        made.steps[group.first].group = count
+        count += 1
+    made.members = <pb_member *>PyMem_Malloc(max(made.nsteps, 1) * sizeof(pb_member))
+    if made.members == NULL:
+        raise MemoryError()
+    for group in program.groups:        # those of a group are where its launches are
+        fill_members(group, made.launches, made.members + group.first)
     if program.arena > 0:
         made.arena = storage_new(program.device_type, program.device_index, program.arena)
     for buffer in program.buffers:
-        if buffer.kind == BUFFER_TEMPORARY and buffer.first >= 0:
+        if buffer.kind == BUFFER_TEMPORARY and buffer.place >= 0:
             made.move(buffer.number, <char *>made.arena.data + buffer.place, 0)
         elif buffer.kind == BUFFER_CONSTANT:
             made.move(buffer.number, buffer.storage.data, 0)
@@ -318,14 +212,17 @@ cdef int run_steps(Instance instance) except -1:
     cdef pb_step *step = instance.steps
     cdef pb_step *end = instance.steps + instance.nsteps
     cdef pb_kernel kernel
+    cdef Group group
     cdef int code
-    if process.observer != NULL:
-        while step < end:
-            call_again(step.type_id, step.call, step.key, step.work)
-            step += 1
-        return 0
+    cdef bint observed = process.observer != NULL
     while step < end:
-        kernel = NULL if step.entry == NULL else step.entry.kernel
+        if step.group >= 0:
+            group = <Group>instance.groups[step.group]
+            run_group(group, instance.members + group.first, device_types() + step.type_id,
+                      instance.message)
+            step += group.count
+            continue
+        kernel = NULL if step.entry == NULL or observed else step.entry.kernel
         if kernel == NULL:
             call_again(step.type_id, step.call, step.key, step.work)
             step.call.message = instance.message

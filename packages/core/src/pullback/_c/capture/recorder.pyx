@@ -1,3 +1,4 @@
+# build: small
 """Recording the kernels of one thread, with the memory that they use.
 
 The recorder knows memory by its address: what is allocated from now on is the program's own, until
@@ -18,9 +19,12 @@ from pullback._c.base.state cimport (
     capture_change, globals_, pb_capture, pb_globals, thread_state)
 from pullback._c.base.types cimport (
     NODE_ACCUMULATE, NODE_FREED, node_edges, pb_edge, pb_node, pb_storage)
-from pullback._c.capture.program cimport (
+from pullback._c.capture.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT, BUFFER_TEMPORARY, Buffer, Launch,
-    Outer, Program, Result, fill, launch_of, place_temporaries, result_of)
+    launch_of)
+from pullback._c.capture.program cimport (
+    Outer, Program, Result, fill, place_temporaries, result_of)
+from pullback._c.capture.groups cimport find_groups
 from pullback._c.device.storage cimport storage_new, storage_original, storage_retain
 from pullback._c.graph.tensor cimport Tensor, is_tensor, tensor_requires_grad, tensor_wrap
 
@@ -394,7 +398,11 @@ cdef class Recorder:
                 made.device_type = buffer.device_type
                 made.device_index = buffer.device_index
                 made.temporaries += buffer.nbytes
-        made.arena = place_temporaries(self.buffers)
+        made.groups = find_groups(made.launches, self.buffers)
+        inner = set()
+        for group in made.groups:
+            inner |= group.inner
+        made.arena = place_temporaries(self.buffers, inner)
         made.idle = []
         return made
 

@@ -1,3 +1,4 @@
+# build: small
 """What a program depends on: the arguments of its call, modes, and what its function refers to.
 
 Checked before each run, so all of it is compiled: a few nanoseconds for each argument and guard.
@@ -274,6 +275,16 @@ cdef class Signature:
             if not guard.holds():
                 return None
         return tuple(tensors)
+
+    def described(self):
+        """Return what the arguments were, as text."""
+        shown = [repr(one) for one in self.args.items]
+        shown += [f"{key}={one!r}" for key, one in zip(self.kwargs.keys, self.kwargs.items)]
+        return f"({', '.join(shown)}){'' if self.grad_enabled else ', no_grad'}"
+
+    def watched(self):
+        """Return the references that are watched, as text."""
+        return [(<Guard>guard).where for guard in self.guards]
 
     def holds(self):
         """Return True if everything that the function refers to is as it was."""

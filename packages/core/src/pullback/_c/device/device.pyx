@@ -1,3 +1,4 @@
+# build: small
 """Device types, each with a dense table of kernels; devices, the default and the current one.
 
 Memory is in `storage.pyx`, streams in `streams.pyx`; launching is the layer `dispatch`.

@@ -1,3 +1,4 @@
+# build: small
 """Structured forward passes, which allocate the outputs that one primitive fills; convolutions and
 attention.
 

@@ -1,3 +1,4 @@
+# build: small
 """Backward of CopySlices, the in-place write to a view, and of views made again by as_strided.
 
 Outside the written part, the gradient of the base propagates unchanged; inside, through the op that

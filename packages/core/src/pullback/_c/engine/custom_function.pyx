@@ -1,3 +1,4 @@
+# build: small
 """Custom functions: the ctx, which is also the node, the steps around forward, and backward.
 
 The class Function, vmap and jvp of custom functions are Python, in `autograd/function.py`.

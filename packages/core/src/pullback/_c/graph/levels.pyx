@@ -1,3 +1,4 @@
+# build: small
 """Levels: runs of forward mode, vmap and dispatch modes on a thread, and their state in tensors.
 
 Levels nest. A tensor may have a wrapper state at several: at a level of forward mode a tangent, at

@@ -1,3 +1,4 @@
+# build: small
 """Forward passes with index tensors, and along a dim: index, gather, cumulative ops, sorts.
 
 They handle common calls; others go to the Python forward pass of the entry.

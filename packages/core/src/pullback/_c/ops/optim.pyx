@@ -1,3 +1,4 @@
+# build: small
 """Steps of optimizers: one primitive updates lists of parameters and their states in place.
 
 Tensors at the same place of all lists belong together: a parameter, its gradient, its states. Calls

@@ -1,3 +1,4 @@
+# build: small
 """What optimizers do for each parameter of a group: gather gradients and states, count steps."""
 
 from cpython.dict cimport PyDict_GetItemWithError

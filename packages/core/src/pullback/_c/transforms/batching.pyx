@@ -1,3 +1,4 @@
+# build: small
 """vmap: batched tensors, which represent one element of a batch, and how ops run on them.
 
 A batched tensor has the shape of an element and no memory. Its batch, with the batch dim first, is

@@ -1,3 +1,4 @@
+# build: small
 """Forward mode: the Jacobian-vector product of each op.
 
 It is derived from the vjp. A linear op maps tangents as it maps values; a pointwise op has a

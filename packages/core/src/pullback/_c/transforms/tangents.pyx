@@ -1,3 +1,4 @@
+# build: small
 """Forward mode: getting and setting the tangents of tensors, views included."""
 
 from libc.stdint cimport uint64_t

@@ -1,3 +1,4 @@
+# build: small
 """Transform dispatch: which open level runs an op, by the wrapper states of its operands."""
 
 from cpython.object cimport PyObject

@@ -199,6 +199,12 @@ typedef struct pb_backend {
      * copies with PB_NON_BLOCKING from and to it are done. */
     void *(*allocate_pinned)(void *self, size_t nbytes);
     void (*release_pinned)(void *self, void *data, size_t nbytes);
+    /* Call `body` for pieces of the range from 0 to `n`, of at least `grain` if possible, on threads
+     * of the backend and the calling one, without a lock; may be NULL. Returns not 0 if it was
+     * interrupted (PB_INTERRUPTED_CAPSULE). Compiled programs run elementwise kernels so, tile by
+     * tile: kernels that are called from `body` must not start threads. */
+    int (*run_parallel)(void *self, int64_t n, int64_t grain,
+                        void (*body)(void *context, int64_t first, int64_t last), void *context);
 } pb_backend;
 
 /* ---- observers ---------------------------------------------------------------------------- */

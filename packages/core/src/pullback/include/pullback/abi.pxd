@@ -131,6 +131,9 @@ cdef extern from "pullback/abi.h" nogil:
                             char *message) noexcept
         void *(*allocate_pinned)(void *self, size_t nbytes) noexcept
         void (*release_pinned)(void *self, void *data, size_t nbytes) noexcept
+        int (*run_parallel)(void *self, int64_t n, int64_t grain,
+                            void (*body)(void *context, int64_t first, int64_t last) noexcept nogil,
+                            void *context) noexcept nogil
 
     enum:
         PB_EVENT_OP

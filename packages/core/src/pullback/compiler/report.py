@@ -1,0 +1,140 @@
+"""What compiled functions recorded, as text and as a drawing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pullback._c.capture.groups import why_alone
+
+__all__ = ["Explanation", "dot_of"]
+
+
+def _bytes(count: int) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 10_000:
+            return f"{count} {unit}"
+        count //= 1000
+    return f"{count} GB"
+
+
+def _operand(operand: tuple[Any, ...]) -> str:
+    number, dtype, shape, _, _ = operand
+    return f"{'number' if number is None else f'%{number}'}: {dtype.name}{list(shape)}"
+
+
+class Explanation:
+    """The programs of a compiled function: ``str`` of it is a report.
+
+    ``programs`` has a dict for each: its arguments (``signature``), ``launches``, ``groups``,
+    ``buffers``, bytes of the ``arena`` and of all ``temporaries``, how often it ran (``runs``), and
+    ``guards``, the references that it depends on. ``refusals`` says what could not be captured.
+    """
+
+    def __init__(self, compiled: Any):
+        self.name = repr(compiled)
+        self.refusals = list(compiled.refusals)
+        self.programs: list[dict[str, Any]] = []
+        for entry in compiled.entries:
+            for part, program in (
+                ("forward", entry.program),
+                ("backward", getattr(entry.backward, "program", None)),
+            ):
+                if program is not None:
+                    self.programs.append(self._described(entry, part, program))
+
+    @staticmethod
+    def _described(entry: Any, part: str, program: Any) -> dict[str, Any]:
+        return {
+            "part": part,
+            "signature": entry.signature.described(),
+            "guards": entry.signature.watched(),
+            "runs": entry.runs,
+            "launches": program.launches,
+            "groups": program.groups,
+            "buffers": program.buffers,
+            "arena": program.arena,
+            "temporaries": program.temporaries,
+        }
+
+    def __str__(self) -> str:
+        lines = [self.name]
+        for number, program in enumerate(self.programs):
+            lines += ["", *self._program(number, program)]
+        lines += [f"not captured: {why}" for why in self.refusals]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    @staticmethod
+    def _program(number: int, program: dict[str, Any]) -> list[str]:
+        launches, groups = program["launches"], program["groups"]
+        grouped = sum(group.count for group in groups)
+        kinds: dict[str, int] = {}
+        for buffer in program["buffers"]:
+            if buffer.used:
+                kinds[buffer.kind_name] = kinds.get(buffer.kind_name, 0) + 1
+        listed = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        lines = [
+            f"program {number}, {program['part']}: {program['signature']}",
+            f"  {len(launches)} kernels, {grouped} of them in {len(groups)} groups, "
+            f"{program['runs']} replays, {len(program['guards'])} guards",
+            f"  buffers: {listed}; arena {_bytes(program['arena'])} for temporaries of "
+            f"{_bytes(program['temporaries'])}",
+        ]
+        at = 0
+        for group in [*groups, None]:
+            end = len(launches) if group is None else group.first
+            for launch in launches[at:end]:
+                lines.append(f"  {_shown(launch)}  -- {why_alone(launch)}")
+            if group is None:
+                break
+            lines.append(
+                f"  group: {group.count} kernels on {group.rows} rows, {group.tile} at a time, "
+                f"{len(group.inner)} buffers stay in the cache"
+            )
+            at = group.first + group.count
+            lines += [f"    {_shown(launch)}" for launch in launches[group.first : at]]
+        return lines
+
+
+def _shown(launch: Any) -> str:
+    operands = [_operand(operand) for operand in launch.operands]
+    outputs, inputs = operands[: launch.outputs], operands[launch.outputs :]
+    return f"{', '.join(outputs)} = {launch.primitive}({', '.join(inputs)})"
+
+
+def dot_of(compiled: Any) -> str:
+    """Return the kernels of a compiled function's programs as a graph in Graphviz's language.
+
+    Kernels are boxes, a group is a frame around its own; an arrow is a buffer.
+    """
+    lines = ["digraph compiled {", "  rankdir=TB; node [shape=box, fontname=monospace];"]
+    for number, entry in enumerate(compiled.entries):
+        if entry.program is None:
+            continue
+        writer: dict[int, str] = {}
+        frames = {group.first: group for group in entry.program.groups}
+        end = -1
+        for k, launch in enumerate(entry.program.launches):
+            name = f"p{number}_{k}"
+            if k in frames:
+                end = k + frames[k].count
+                lines.append(f"  subgraph cluster_p{number}_{k} {{ style=rounded;")
+            lines.append(f'  {name} [label="{launch.primitive}"];')
+            operands = launch.operands
+            for buffer, *_ in operands[launch.outputs :]:
+                if buffer is None:
+                    continue
+                source = writer.get(buffer)
+                if source is None:
+                    source = f"p{number}_b{buffer}"
+                    kind = entry.program.buffers[buffer].kind_name
+                    lines.append(f'  {source} [shape=ellipse, label="{kind} %{buffer}"];')
+                    writer[buffer] = source
+                lines.append(f'  {source} -> {name} [label="%{buffer}"];')
+            for buffer, *_ in operands[: launch.outputs]:
+                if buffer is not None:
+                    writer[buffer] = name
+            if k == end - 1:
+                lines.append("  }")
+    return "\n".join([*lines, "}"])

@@ -1,0 +1,122 @@
+"""Groups of kernels that run tile by tile: the same bits, less memory, errors as they are."""
+
+import random
+
+import pytest
+
+import pullback as pb
+
+SHAPES = [(120, 96), (40, 6, 64), (11_111,)]
+UNARY = [pb.tanh, pb.exp, pb.neg, pb.sigmoid, pb.abs, pb.sin, lambda x: x * 0.5, lambda x: 1 - x]
+BINARY = [pb.add, pb.mul, pb.maximum, pb.atan2, lambda x, y: pb.where(x > y, x, y)]
+
+
+def groups_of(compiled):
+    return [group for entry in compiled.entries for group in entry.program.groups]
+
+
+def program_of(seed):
+    """Return a function of three tensors and a row: elementwise ops, also in place."""
+
+    def function(x, y, z, row):
+        draw = random.Random(seed)
+        values = [x, y, z, row, x[..., :1], y.transpose(0, -1).transpose(0, -1)]
+        for _ in range(12):
+            kind = draw.random()
+            one, other = draw.choice(values), draw.choice(values)
+            if kind < 0.4:
+                values.append(draw.choice(UNARY)(one))
+            elif kind < 0.7:
+                values.append(draw.choice(BINARY)(one, other))
+            elif kind < 0.8:
+                values.append(one.double().float())
+            elif kind < 0.9:
+                values.append((one * 2 + x).add_(other, alpha=0.25))
+            else:
+                z.mul_(0.5).sub_(x)
+        return values[-1], values[-2], sum(v.sum() for v in values[6:9])
+
+    return function
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("seed", range(25))
+def test_random_programs_have_the_bits_of_eager_ones(shape, seed):
+    function = program_of(seed)
+    compiled = pb.compile(function)
+    for _ in range(3):
+        given = [pb.randn(shape) for _ in range(3)] + [pb.randn(shape[-1])]
+        mine = [x.clone() for x in given]
+        for found, expected in zip(compiled(*mine), function(*given)):
+            assert found.numpy().tobytes() == expected.numpy().tobytes()
+        assert all(a.numpy().tobytes() == b.numpy().tobytes() for a, b in zip(mine, given))
+    assert sum(entry.runs for entry in compiled.entries) == 2
+
+
+def test_chain_is_one_group_whose_temporaries_have_no_memory():
+    compiled = pb.compile(lambda x, y: pb.tanh(x) * y + pb.exp(-x * x))
+    x, y = pb.randn(200, 100), pb.randn(200, 100)
+    compiled(x, y)
+    (entry,) = compiled.entries
+    (group,) = groups_of(compiled)
+    assert (group.first, group.count, len(group.inner)) == (0, 6, 5)
+    assert entry.program.arena == 0 and entry.program.temporaries == 5 * 80_000
+
+
+def test_row_is_added_in_a_group():
+    compiled = pb.compile(lambda x, row: ((x + row).tanh() * x).relu())
+    x, row = pb.randn(200, 100), pb.randn(100)
+    compiled(x, row)
+    (group,) = groups_of(compiled)
+    assert group.rows == 200 and group.count == 4
+
+
+def test_result_that_others_read_in_another_order_ends_a_group():
+    def function(x):
+        y = x.exp()
+        return y.neg() + y.t().neg()
+
+    compiled = pb.compile(function)
+    for _ in range(2):
+        x = pb.randn(128, 128)
+        assert compiled(x).tolist() == function(x).tolist()
+
+
+def test_small_arrays_are_in_no_group():
+    compiled = pb.compile(lambda x: x.exp().neg().tanh())
+    compiled(pb.ones(100))
+    assert not groups_of(compiled)
+    assert "fewer than 8192 elements" in str(compiled.explain())
+
+
+def test_kernel_that_fails_in_a_group_raises_its_error():
+    compiled = pb.compile(lambda x, y: (x + 1) // y + 1)
+    x = pb.ones(200, 100, dtype=pb.int64)
+    compiled(x, x)
+    zeros = x.clone()
+    zeros[150, 7] = 0
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(x, zeros)
+    assert compiled(x, x).unique().tolist() == [3]
+
+
+def test_gradients_run_in_groups():
+    def function(x, y):
+        return (pb.tanh(x) * y + x).sigmoid()
+
+    compiled = pb.compile(function)
+    for _ in range(3):
+        x, y = (pb.randn(200, 100, requires_grad=True) for _ in range(2))
+        seed = pb.randn(200, 100)
+        found = pb.autograd.grad(compiled(x, y), (x, y), seed)
+        expected = pb.autograd.grad(function(x, y), (x, y), seed)
+        assert all(a.tolist() == b.tolist() for a, b in zip(found, expected))
+    (entry,) = compiled.entries
+    assert entry.program.groups and entry.backward.program.groups
+
+
+def test_drawing_and_explanation_name_groups():
+    compiled = pb.compile(lambda x: x.exp().neg())
+    compiled(pb.ones(10_000))
+    assert "group: 2 kernels on 10000 rows" in str(compiled.explain())
+    assert "subgraph cluster_p0_0" in compiled.to_dot()
