@@ -1,9 +1,9 @@
 """The op library: one entry per op, a module for each family. Importing it declares them all."""
 
 import gc
+import os
 from contextlib import contextmanager
 from importlib import import_module
-from pkgutil import walk_packages
 
 from pullback.ops.table.schema import ENTRIES, Entry, ops
 
@@ -26,14 +26,18 @@ def uncollected():
 
 
 @uncollected()
-def _declare_all():
-    """Import every module of the library, but for decompositions, which declare no op."""
-    for module in walk_packages(__path__, f"{__name__}."):
-        if not module.name.startswith("pullback.ops.decompositions."):
-            import_module(module.name)
+def _declare_all(folder, package):
+    """Import every module of a folder, but for decompositions, which declare no op."""
+    for name in sorted(os.listdir(folder)):  # `pkgutil` takes ten times as long
+        module = f"{package}.{name.removesuffix('.py')}"
+        if name.endswith(".py") and name != "__init__.py":
+            import_module(module)
+        elif name.isidentifier() and name not in ("__pycache__", "decompositions"):
+            import_module(module)
+            _declare_all(os.path.join(folder, name), module)
 
 
-_declare_all()
+_declare_all(os.path.dirname(__file__), __name__)
 
 
 def __getattr__(name):
