@@ -222,6 +222,37 @@ def test_training_mode_is_watched():
     assert compiled(x).tolist() == [1.0] * 200
 
 
+def test_objects_among_the_arguments_are_watched():
+    class Scale:
+        factor = 2.0
+
+    compiled = pb.compile(lambda layer, scale, x: layer(x) * scale["it"].factor)
+    layer, scale = nn.Dropout(0.5), Scale()
+    scale.factor = 2.0
+    x = pb.ones(200)
+    assert (compiled(layer, {"it": scale}, x) == 0).any()
+    layer.eval()
+    assert compiled(layer, {"it": scale}, x).tolist() == [2.0] * 200
+    scale.factor = 3.0
+    assert compiled(layer, {"it": scale}, x).tolist() == [3.0] * 200
+
+
+def test_programs_of_what_was_replaced_are_dropped():
+    held = [pb.ones(3)]
+    compiled = pb.compile(lambda x: x + held[0])
+    for number in range(40):
+        held[0] = pb.full((3,), float(number))
+        assert compiled(pb.zeros(3)).tolist() == [number] * 3
+    assert len(compiled.entries) == 1
+
+
+def test_results_without_memory_are_new():
+    compiled = pb.compile(lambda x: x[:0] * 2)
+    results = [compiled(pb.ones(2, 3)) for _ in range(3)]
+    assert [list(one.shape) for one in results] == [[0, 3]] * 3
+    assert results[1] is not results[2]
+
+
 def test_outer_memory_that_was_freed_is_not_used():
     held = [pb.ones(3)]
     compiled = pb.compile(lambda x: x + held[0])

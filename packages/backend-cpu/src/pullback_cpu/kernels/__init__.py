@@ -11,16 +11,16 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
-from pullback_cpu.runtime.isa import ISA, isa_of
+from pullback_cpu.runtime.isa import builds_to_load
 
 
 def load_modules() -> Iterator[ModuleType]:
     """Import the compiled modules of all families."""
     for family in iter_modules(__path__, f"{__name__}."):
         folder = import_module(family.name)
-        for module in iter_modules(folder.__path__, f"{family.name}."):
-            if isa_of(module.name) in (None, ISA):
-                yield import_module(module.name)
+        found = [module.name for module in iter_modules(folder.__path__, f"{family.name}.")]
+        for module in builds_to_load(found):
+            yield import_module(module)
 
 
 #: The kernel of each primitive, and the dtypes it is good for.

@@ -44,6 +44,22 @@ def isa_of(module: str) -> str | None:
     return suffix if suffix in ALL_ISAS else None
 
 
+def builds_to_load(modules: list[str]) -> list[str]:
+    """Return, of modules in a folder, those to load: of each one that is built several times, the
+    widest build that is not wider than the chosen instruction set."""
+    allowed = ALL_ISAS[: ALL_ISAS.index(ISA) + 1]
+    chosen: dict[str, str] = {}
+    for module in modules:
+        isa = isa_of(module)
+        name = module if isa is None else module.removesuffix(f"_{isa}")
+        before = isa_of(chosen.get(name, ""))
+        if isa is None or (
+            isa in allowed and (before is None or allowed.index(before) < allowed.index(isa))
+        ):
+            chosen[name] = module
+    return list(chosen.values())
+
+
 def load_for_isa(module: str) -> ModuleType:
     """Import a module in its build for the chosen instruction set."""
     return importlib.import_module(f"{module}_{ISA}")

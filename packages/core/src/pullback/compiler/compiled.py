@@ -129,8 +129,9 @@ class Compiled(CompiledFunction):
         if self._kept >= _TRIES or len(self.entries) >= self.limit:
             self._warn_of_limit(args, kwargs)
             return self.function(*args, **kwargs)
+        self.entries[:] = [one for one in self.entries if not one.signature.outdated()]
         try:
-            guards = guards_of(self.function)
+            guards = guards_of(self.function, (args, kwargs))
         except TooManyReferences as error:
             self._refuse(f"a function that refers to too much, as {error}")
             self._kept = _TRIES

@@ -14,6 +14,7 @@ from typing import Any
 
 from pullback._c.capture.signature import Guard, is_plain
 from pullback._c.graph.tensor import Tensor
+from pullback.func._tree import leaves
 
 __all__ = ["TooManyReferences", "guards_of"]
 
@@ -158,12 +159,15 @@ def _names(code: types.CodeType) -> frozenset[str]:
     return frozenset(found)
 
 
-def guards_of(function: Any) -> list[Guard]:
-    """Return guards for all that a function may read beside its arguments.
+def guards_of(function: Any, arguments: Any) -> list[Guard]:
+    """Return guards for all that a function may read beside the values of its arguments.
+
+    That is also what objects among the arguments refer to, such as modules.
 
     Raises: TooManyReferences where there are more than 20,000.
     """
     walk = _Walk()
     walk.pending.append((function, getattr(function, "__name__", type(function).__name__)))
+    walk.pending += [(one, type(one).__name__) for one in leaves(arguments)]
     walk.run()
     return walk.guards

@@ -4,9 +4,11 @@ from pullback._c.base.types cimport pb_layout, pb_storage
 from pullback._c.graph.tensor cimport Tensor
 
 
-# A tensor that a program returns; buffer -1: the argument with the number `offset`.
+# A tensor that a program returns; buffer -1: the argument with the number `offset`, -2: one without
+# memory.
 cdef class Result:
     cdef int buffer
+    cdef int device_type, device_index
     cdef pb_layout *layout              # owned
     cdef int64_t offset
     cdef int dtype

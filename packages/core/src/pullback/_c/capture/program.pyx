@@ -25,7 +25,7 @@ from pullback._c.capture.launches cimport (
 from pullback._c.device.device cimport device_type, device_types, pb_device_type, pb_entry
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.dispatch.launch cimport call_again
-from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, tensor_wrap
+from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, tensor_new, tensor_wrap
 
 from pullback.ops.table.primitives import PRIMITIVES
 
@@ -252,6 +252,8 @@ cdef Result result_of(Tensor tensor, int buffer):
     made.offset = tensor.offset
     made.dtype = tensor.dtype
     made.flags = tensor.flags & TENSOR_LAZY
+    made.device_type = tensor.storage.device_type
+    made.device_index = tensor.storage.device_index
     return made
 
 
@@ -330,8 +332,12 @@ cdef class Program:
                 found.append(item)
                 continue
             result = <Result>item
-            if result.buffer < 0:
+            if result.buffer == -1:
                 found.append(inputs[result.offset])
+                continue
+            if result.buffer == -2:
+                found.append(tensor_new(layout_retain(result.layout), result.dtype,
+                                        result.device_type, result.device_index))
                 continue
             buffer = <Buffer>self.buffers[result.buffer]
             delta = 0

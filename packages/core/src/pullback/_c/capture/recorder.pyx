@@ -354,6 +354,9 @@ cdef class Recorder:
                 argument.offset = number
                 made.results.append(argument)
                 continue
+            if tensor.storage.data == NULL and not tensor_requires_grad(tensor):
+                made.results.append(result_of(tensor, -2))
+                continue
             if buffer is None or buffer.kind == BUFFER_OUTER and buffer.first < 0:
                 made.results.append(tensor)
                 continue

@@ -286,6 +286,14 @@ cdef class Signature:
         """Return the references that are watched, as text."""
         return [(<Guard>guard).where for guard in self.guards]
 
+    def outdated(self):
+        """Return True if an object that the function refers to was replaced by another."""
+        cdef Guard guard
+        for guard in self.guards:
+            if not guard.plain and not guard.holds():
+                return True
+        return False
+
     def holds(self):
         """Return True if everything that the function refers to is as it was."""
         cdef Guard guard
