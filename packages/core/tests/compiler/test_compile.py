@@ -347,6 +347,8 @@ def training(optimizer, **settings):
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_step_of_training_is_one_program(optimizer, settings):
+    if pb.get_default_device().type == "ref" and optimizer is not pb.optim.SGD:
+        pytest.skip("without kernels for their steps, these optimizers read their counters")
     batches = [(pb.randn(6, 4), pb.randint(0, 2, (6,))) for _ in range(8)]
     net, _, step = training(optimizer, **settings)
     expected = [step(x, y).item() for x, y in batches]
