@@ -148,10 +148,10 @@ CHECKS = {
             "captured",
             compiled.check_compiled,
             _always,
-            (pb.int64, pb.float32, pb.complex64),
+            (pb.int64, pb.float32),
             LAYOUTS[:1],
             skipped_as="value",
-            first=3,
+            first=2,
         ),
         Check(
             "captured_grad",
@@ -161,7 +161,7 @@ CHECKS = {
             LAYOUTS[:1],
             True,
             skipped_as="grad",
-            first=3,
+            first=2,
         ),
         Check(
             "lazy",
