@@ -42,8 +42,9 @@ def check_compiled(sample: Sample) -> None:
         assert_alike(found, expected, f"{what}: result")
         assert_alike(replayed.tensors(), eager.tensors(), f"{what}: arguments")
         assert pb.get_rng_state().tolist() == state.tolist(), f"{what}: random numbers"
-        aliases = [x._version for x in replayed.tensors()], [x._version for x in eager.tensors()]
-        assert aliases[0] == aliases[1], f"{what}: versions {aliases[0]}, not {aliases[1]}"
+        versions = [x._version for x in replayed.tensors()], [x._version for x in eager.tensors()]
+        assert versions[0] == versions[1], f"{what}: versions {versions[0]}, not {versions[1]}"
+    assert_replayed(compiled)
 
 
 def check_compiled_grad(sample: Sample) -> None:
@@ -65,6 +66,13 @@ def check_compiled_grad(sample: Sample) -> None:
                 results += gradients(run, call, twice=number == 2)
         what = "replay" if number else "capture"
         assert_alike(found, expected, f"{what}: gradients", strides=False)
+    assert_replayed(compiled)
+
+
+def assert_replayed(compiled: Any) -> None:
+    """Raise if a program was recorded, but later calls ran eagerly."""
+    runs = [entry.runs for entry in compiled.entries if entry.program is not None]
+    assert runs in ([], [2]), f"programs ran {runs} times, not twice"
 
 
 def _differentiable(values: Any, tensor: pb.Tensor) -> pb.Tensor:

@@ -74,8 +74,8 @@ cdef int64_t elements(Launch launch) noexcept:
 
 
 cdef bint by_rows(Launch launch, int64_t rows, int which, int64_t *advance, int64_t *scale,
-                  bint *apart) noexcept:
-    """Find how an operand lies in rows; `apart`: each row is a piece of memory of its own."""
+                  bint *disjoint) noexcept:
+    """Find the stride of an operand's rows, and whether rows are disjoint in memory."""
     cdef pb_array *array = &launch.arrays[which]
     cdef int64_t reach = 0, size = dtype_itemsize[array.dtype]
     cdef int d
@@ -87,7 +87,7 @@ cdef bint by_rows(Launch launch, int64_t rows, int which, int64_t *advance, int6
         if array.strides[d] < 0:
             return False
         reach += ((scale[0] if d == 0 else array.shape[d]) - 1) * array.strides[d] * size
-    apart[0] = advance[0] > reach
+    disjoint[0] = advance[0] > reach
     return True
 
 
@@ -109,17 +109,17 @@ cdef class Draft:
         """True if a launch's rows are those of the group, and depend on those alone."""
         cdef int i
         cdef int64_t advance, scale
-        cdef bint apart
+        cdef bint disjoint
         for i in range(launch.call.nout + launch.call.nin):
             number = launch.buffers[i]
             if number < 0:
                 continue
-            if not by_rows(launch, rows, i, &advance, &scale, &apart):
+            if not by_rows(launch, rows, i, &advance, &scale, &disjoint):
                 return False
-            if i == 0 and not (apart and advance <= LARGEST_ROW):
+            if i == 0 and not (disjoint and advance <= LARGEST_ROW):
                 return False
             if i and number in self.written and (
-                    not apart or self.written[number] != (advance, launch.shifts[i])):
+                    not disjoint or self.written[number] != (advance, launch.shifts[i])):
                 return False
             if i == 0 and number in self.read and (
                     self.read[number] != {(advance, launch.shifts[i])}):
@@ -133,17 +133,17 @@ cdef class Draft:
         """Note what a launch reads and writes."""
         cdef int i
         cdef int64_t advance, scale
-        cdef bint apart
+        cdef bint disjoint
         for i in range(launch.call.nout + launch.call.nin - 1, -1, -1):
             number = launch.buffers[i]
             if number < 0:
                 continue
-            by_rows(launch, rows, i, &advance, &scale, &apart)
+            by_rows(launch, rows, i, &advance, &scale, &disjoint)
             place = (advance, launch.shifts[i])
             if i == 0:
                 self.written[number] = place
             else:
-                self.read.setdefault(number, set()).add(place if apart else (advance, -1))
+                self.read.setdefault(number, set()).add(place if disjoint else (advance, -1))
         return 0
 
     cdef bint add(self, Launch launch):
@@ -219,7 +219,7 @@ cdef int close(Draft made, list buffers, list groups) except -1:
     cdef Launch launch
     cdef Buffer buffer
     cdef int64_t advance, scale, longest = 1
-    cdef bint apart
+    cdef bint disjoint
     cdef int number, i, last
     cdef list slots, unused = []
     if made is None or len(made.launches) < 2:
@@ -244,7 +244,7 @@ cdef int close(Draft made, list buffers, list groups) except -1:
             number = launch.buffers[i]
             advance = scale = 0
             if number >= 0:
-                by_rows(launch, group.rows, i, &advance, &scale, &apart)
+                by_rows(launch, group.rows, i, &advance, &scale, &disjoint)
                 longest = max(longest, advance)
             else:
                 scale = 0 if launch.arrays[i].shape[0] % group.rows else (
