@@ -39,7 +39,7 @@ def compiled_loops() -> dict[str, Loop]:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return {}
-    source = Path(__file__).with_name("stream.c")
+    source = Path(__file__).parent / "workloads" / "stream.c"
     flags = ("-O3", "-march=native", "-shared", "-fPIC")
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "stream.so"
