@@ -357,6 +357,9 @@ cdef void run_tiles(void *context, int64_t first, int64_t last) noexcept nogil:
                     one.shape[i][0] = rows * member.scale[i]
                 if member.slots[i] < 0 and member.advance[i]:
                     one.arrays[i].data = one.begin[i] + row * member.advance[i]
+                    one.arrays[i].offset = (
+                        <char *>one.arrays[i].data - <char *>one.arrays[i].base
+                    ) // dtype_itemsize[one.arrays[i].dtype]
             message[0] = 0
             code = member.entry.kernel(&one.call)
             if code != PB_OK:

@@ -107,7 +107,8 @@ cdef class Instance:
     cdef int nsteps
     cdef pb_site *sites                 # in the order of their buffers
     cdef int *ends                      # of each buffer: where its sites end
-    cdef void **bases                   # of each buffer: the address that its sites have
+    cdef void **bases                   # of each buffer: what its sites have for base,
+    cdef int64_t *deltas                # and bytes from there to its begin
     cdef pb_storage *arena
     cdef list groups
     cdef pb_member *members             # of all groups, one after the other
@@ -119,19 +120,25 @@ cdef class Instance:
         PyMem_Free(self.sites)
         PyMem_Free(self.ends)
         PyMem_Free(self.bases)
+        PyMem_Free(self.deltas)
         if self.arena != NULL:
             storage_release(self.arena)
 
     cdef inline void move(self, int number, void *base, int64_t delta) noexcept:
-        """Set the address of a buffer in all operands."""
+        """Let a buffer begin `delta` bytes from what an allocator returned, in all operands.
+
+        That is an address, or with some backends a handle: `base` stays as it is.
+        """
         cdef int i = self.ends[number - 1] if number else 0
         cdef pb_site *site
         while i < self.ends[number]:
             site = &self.sites[i]
             site.array.base = base
             site.array.data = <char *>base + site.shift + delta
+            site.array.offset = (site.shift + delta) // dtype_itemsize[site.array.dtype]
             i += 1
-        self.bases[number] = <char *>base + delta
+        self.bases[number] = base
+        self.deltas[number] = delta
 
 
 cdef Instance instance_of(Program program):
@@ -147,10 +154,12 @@ cdef Instance instance_of(Program program):
     made.steps = <pb_step *>PyMem_Malloc(max(made.nsteps, 1) * sizeof(pb_step))
     made.ends = <int *>PyMem_Malloc(max(nbuffers, 1) * sizeof(int))
     made.bases = <void **>PyMem_Malloc(max(nbuffers, 1) * sizeof(void *))
-    if made.steps == NULL or made.ends == NULL or made.bases == NULL:
+    made.deltas = <int64_t *>PyMem_Malloc(max(nbuffers, 1) * sizeof(int64_t))
+    if made.steps == NULL or made.ends == NULL or made.bases == NULL or made.deltas == NULL:
         raise MemoryError()
     memset(made.ends, 0, nbuffers * sizeof(int))
     memset(made.bases, 0, nbuffers * sizeof(void *))
+    memset(made.deltas, 0, nbuffers * sizeof(int64_t))
     for launch in made.launches:
         for k in range(launch.call.nout + launch.call.nin):
             if launch.buffers[k] >= 0:
@@ -201,7 +210,7 @@ cdef Instance instance_of(Program program):
         made.arena = storage_new(program.device_type, program.device_index, program.arena)
     for buffer in program.buffers:
         if buffer.kind == BUFFER_TEMPORARY and buffer.place >= 0:
-            made.move(buffer.number, <char *>made.arena.data + buffer.place, 0)
+            made.move(buffer.number, made.arena.data, buffer.place)
         elif buffer.kind == BUFFER_CONSTANT:
             made.move(buffer.number, buffer.storage.data, 0)
     return made
@@ -312,7 +321,8 @@ cdef class Program:
                     fresh[buffer.number] = keep(storage)
                     if buffer.storage != NULL:
                         fill(storage, buffer.storage)
-                if instance.bases[buffer.number] != <char *>storage.data + delta:
+                if (instance.bases[buffer.number] != storage.data
+                        or instance.deltas[buffer.number] != delta):
                     instance.move(buffer.number, storage.data, delta)
             if self.draws:
                 self.draw(instance, drawn)

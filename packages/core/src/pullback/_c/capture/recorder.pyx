@@ -41,6 +41,15 @@ cdef dict random_params = {
     for number, primitive in enumerate(PRIMITIVES.values()) if "seed:int" in primitive.params}
 
 
+cdef inline object place(int type_id, int device, void *data):
+    """Return what identifies memory: its address, or handle, and its device."""
+    return <size_t>data ^ <size_t>type_id << 56 ^ <size_t>device << 48
+
+
+cdef inline object place_of(pb_storage *storage):
+    return place(storage.device_type, storage.device_index, storage.data)
+
+
 cdef class Recorder:
     """Records kernels between `begin` and `end`.
 
@@ -56,7 +65,7 @@ cdef class Recorder:
     cdef readonly str refusal
     cdef bint strict
     cdef object failure                 # an exception of the recorder itself
-    cdef dict live                      # address of memory -> its Buffer
+    cdef dict live                      # place of memory -> its Buffer
     cdef dict known                     # address of a storage that was there before -> Outer
     cdef dict before                    # the same -> its version when it was first used
     cdef list offsets                   # of the arguments
@@ -80,8 +89,7 @@ cdef class Recorder:
         for tensor in inputs:
             number = len(self.offsets)
             self.offsets.append(tensor.offset)
-            key = <size_t>tensor.storage.data
-            if key and key not in self.live:
+            if tensor.storage.data != NULL and place_of(tensor.storage) not in self.live:
                 buffer = self.add(tensor.storage, BUFFER_INPUT)
                 buffer.input = number
             key = <size_t>tensor.storage
@@ -126,7 +134,7 @@ cdef class Recorder:
         made.at = storage
         made.first = made.last = made.input = -1
         self.buffers.append(made)
-        self.live[<size_t>storage.data] = made
+        self.live[place_of(storage)] = made
         return made
 
     cdef int refuse_now(self, str why) except -1:
@@ -144,7 +152,7 @@ cdef class Recorder:
             return 0
         copy = storage_new(storage.device_type, storage.device_index, storage.nbytes)
         buffer.storage = copy
-        self.live.pop(<size_t>copy.data, None)      # not the program's own
+        self.live.pop(place_of(copy), None)      # not the program's own
         fill(copy, storage)
         buffer.kind = BUFFER_CONSTANT
         return 0
@@ -156,7 +164,7 @@ cdef class Recorder:
         cdef Outer prior
         if storage.data == NULL:
             return 0
-        buffer = <Buffer>self.live.get(<size_t>storage.data)
+        buffer = <Buffer>self.live.get(place_of(storage))
         if buffer is None:
             original = storage_original(storage)
             buffer = self.add(original, BUFFER_OUTER)
@@ -195,7 +203,7 @@ cdef class Recorder:
             if empty:
                 array.base = array.data = NULL
                 continue
-            buffer = <Buffer>self.live.get(<size_t>array.base)
+            buffer = <Buffer>self.live.get(place(type_id, array.device, array.base))
             if buffer is None:
                 return self.refuse_now("a kernel on memory that no tensor has")
             if i >= call.nout and buffer.kind == BUFFER_TEMPORARY and not buffer.written:
@@ -237,7 +245,7 @@ cdef class Recorder:
 
     def is_known(self, Tensor tensor not None):
         """Return True if a tensor has memory that was there before."""
-        cdef Buffer buffer = <Buffer>self.live.get(<size_t>tensor.storage.data)
+        cdef Buffer buffer = <Buffer>self.live.get(place_of(tensor.storage))
         return buffer is None or buffer.kind == BUFFER_INPUT or buffer.kind == BUFFER_OUTER
 
     def outer_edges(self, list outputs not None, tuple inputs not None):
@@ -306,7 +314,7 @@ cdef class Recorder:
                 continue
             flat = tensor_wrap(storage_retain(buffer.storage),
                                layout_contiguous(1, &buffer.storage.nbytes), 0, PB_U8)
-            origin = <Buffer>before.live.get(<size_t>buffer.storage.data)
+            origin = <Buffer>before.live.get(place_of(buffer.storage))
             if origin is not None and origin.kind == BUFFER_INPUT:
                 tensor = <Tensor>before.inputs[origin.input]
                 sources.append(("input", (origin.input, tensor.offset,
@@ -347,7 +355,7 @@ cdef class Recorder:
                 made.results.append(item)
                 continue
             tensor = <Tensor>item
-            buffer = <Buffer>self.live.get(<size_t>tensor.storage.data)
+            buffer = <Buffer>self.live.get(place_of(tensor.storage))
             number = next((i for i, one in enumerate(self.inputs) if one is tensor), None)
             if number is not None:
                 argument = result_of(tensor, -1)
@@ -492,7 +500,7 @@ cdef void allocated(void *self, pb_storage *storage) noexcept:
 cdef void freed(void *self, pb_storage *storage) noexcept:
     cdef Recorder recorder = <Recorder>self
     try:
-        recorder.live.pop(<size_t>storage.data, None)
+        recorder.live.pop(place_of(storage), None)
     except BaseException as error:
         recorder.failure = error
 
@@ -516,7 +524,7 @@ cdef int read(void *self, pb_storage *storage, const char *what) except -1:
     """The host may read what only the host has written."""
     cdef Buffer buffer
     cdef Recorder recorder = <Recorder>self
-    buffer = <Buffer>recorder.live.get(<size_t>storage.data)
+    buffer = <Buffer>recorder.live.get(place_of(storage))
     if storage.data == NULL or buffer is not None and not buffer.written and (
             buffer.kind == BUFFER_TEMPORARY or buffer.kind == BUFFER_CONSTANT):
         return 0
@@ -527,7 +535,7 @@ cdef void written(void *self, pb_storage *storage) noexcept:
     cdef Recorder recorder = <Recorder>self
     cdef Buffer buffer
     try:
-        buffer = <Buffer>recorder.live.get(<size_t>storage.data)
+        buffer = <Buffer>recorder.live.get(place_of(storage))
         if buffer is None or buffer.kind != BUFFER_TEMPORARY or buffer.written:
             recorder.refusal = recorder.refusal or "the host writes to memory that kernels use"
         else:
