@@ -202,14 +202,38 @@ class Stop(BaseException): pass
 def handler(*args): raise Stop
 signal.signal(signal.SIGALRM, handler)
 x = pb.ones(3000, device='cuda')
-def run():
+(x * 2 + 1).cpu()  # loads the kernels: an interrupt of a finalizer in there would be ignored
+def run(seconds):
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.003)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
         while True:
             (x * 2 + 1).cpu()
     except BaseException as error:
         return type(error).__name__
-print({run() for _ in range(300)})
+print({run(0.0003 + i * 1e-6) for i in range(2000)})
 """
     result = run_python(text)
     assert result.stdout == "{'Stop'}\n", result.stderr
+
+
+def test_interrupt_leaves_no_context_on_the_stack(run_python, fake_cuda):
+    text = """
+import signal, pullback as pb
+from pullback_cuda.runtime import devices
+class Stop(Exception): pass
+def handler(*args): raise Stop
+signal.signal(signal.SIGALRM, handler)
+device = devices.started(0)
+stops = 0
+for i in range(2000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0001 + i * 1e-7)
+        while True:
+            with device.pushed():
+                pass
+    except Stop:
+        stops += 1
+print(stops)
+"""
+    result = run_python(text)  # at the end pycuda aborts if its stack is not empty
+    assert (result.returncode, result.stdout, result.stderr) == (0, "2000\n", "")

@@ -34,13 +34,18 @@ cdef set_current_function set_current = NULL
 cdef bint closed = False
 cdef object start_device = None
 cdef object driver_error = ()
+cdef object device_error = None
 
 
-def bind(start, size_t get_current_address, size_t set_current_address, error):
-    """Install what starts a device, the driver's functions for contexts, and pycuda's Error."""
-    global start_device, get_current, set_current, driver_error
+def bind(start, size_t get_current_address, size_t set_current_address, error, named):
+    """Install what starts a device, the driver's functions for contexts, and pycuda's Error.
+
+    ``named`` makes the error to raise from a device's number and an error of the driver.
+    """
+    global start_device, get_current, set_current, driver_error, device_error
     start_device = start
     driver_error = error
+    device_error = named
     get_current = <get_current_function>get_current_address
     set_current = <set_current_function>set_current_address
 
@@ -157,21 +162,6 @@ cdef void leave_context(pb_cuda_device *device, void *previous) noexcept:
         set_current(previous)
 
 
-def context_now():
-    """Return the context that is current on this thread, 0 for none."""
-    cdef void *context = NULL
-    get_current(&context)
-    return <size_t>context
-
-
-def put_context(size_t context):
-    """Make a context current again, or none."""
-    cdef void *now = NULL
-    get_current(&now)
-    if <size_t>now != context:
-        set_current(<void *>context)
-
-
 cdef class Current:
     """A block in which a device's context is current; errors of the driver name the device."""
     cdef pb_cuda_device *device
@@ -186,4 +176,41 @@ cdef class Current:
     def __exit__(self, kind, value, trace):
         leave_context(self.device, self.previous)
         if isinstance(value, driver_error):
-            raise RuntimeError(f"cuda:{self.device.number}: {value}") from value
+            raise device_error(self.device.number, value) from value
+
+
+cdef class Pushed:
+    """A block in which a context is on pycuda's stack too, as making and destroying objects needs.
+
+    Compiled, so that no signal's exception can come between the push and the block, or between
+    the pop and the context that another library had made current.
+    """
+    cdef int number
+    cdef object context         # pycuda's
+    cdef void *previous
+
+    def __init__(self, int number, context):
+        self.number = number
+        self.context = context
+
+    def __enter__(self):
+        require_open()
+        self.previous = NULL
+        get_current(&self.previous)
+        try:
+            self.context.push()
+        except driver_error as error:
+            raise device_error(self.number, error) from error
+
+    def __exit__(self, kind, value, trace):
+        cdef void *now = NULL
+        try:
+            self.context.pop()  # leaves what is below on pycuda's own stack
+        except driver_error as error:
+            if value is None:
+                value = error
+        get_current(&now)
+        if now != self.previous:
+            set_current(self.previous)
+        if isinstance(value, driver_error):
+            raise device_error(self.number, value) from value

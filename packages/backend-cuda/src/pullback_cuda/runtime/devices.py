@@ -73,23 +73,12 @@ class Device:
             stream,
         )
 
-    @contextlib.contextmanager
-    def pushed(self) -> Iterator[None]:
-        """Have the context on pycuda's stack too, which making and destroying objects needs.
+    def pushed(self) -> contexts.Pushed:
+        """Return a block that has the context on pycuda's stack too.
 
         Raises: RuntimeError that names the device, for errors of the driver, and after the end.
         """
-        contexts.require_open()
-        before = contexts.context_now()  # pycuda's pop would leave what is on its own stack
-        try:
-            self.context.push()
-            try:
-                yield
-            finally:
-                self.context.pop()
-                contexts.put_context(before)
-        except _driver.Error as error:
-            raise device_error(self.number, error) from error
+        return contexts.Pushed(self.number, self.context)
 
     def close(self) -> None:
         """Stop using the driver, before the interpreter takes everything apart.
@@ -364,9 +353,8 @@ def connect() -> Any:
 
     for name in FUNCTIONS:
         _addresses[name] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-    contexts.bind(
-        start, _addresses["cuCtxGetCurrent"], _addresses["cuCtxSetCurrent"], _driver.Error
-    )
+    get_current, set_current = _addresses["cuCtxGetCurrent"], _addresses["cuCtxSetCurrent"]
+    contexts.bind(start, get_current, set_current, _driver.Error, device_error)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=contexts.close)
     return _driver
