@@ -131,7 +131,7 @@ class Compiled(CompiledFunction):
             return self.function(*args, **kwargs)
         self.entries[:] = [one for one in self.entries if not one.signature.outdated()]
         try:
-            guards = guards_of(self.function, (args, kwargs))
+            guards, reads_options = guards_of(self.function, (args, kwargs))
         except TooManyReferences as error:
             self._refuse(f"a function that refers to too much, as {error}")
             self._kept = _TRIES
@@ -151,6 +151,9 @@ class Compiled(CompiledFunction):
         if not signature.holds():  # the function changes what it refers to
             self._kept += 1
             return value
+        if not reads_options:
+            options = [option for _, _, option in capture.entry.program.options]
+            signature.guard(guards, capture.entry.program.writes, options)
         self._kept = 0
         self.entries.append(capture.entry)
         return value
@@ -338,47 +341,49 @@ class _Backward:
         entry.backward = self
         entry.replay = self.replay
 
-    def replay(self, entry: Entry, tensors: tuple[Tensor, ...], args: Any, kwargs: Any) -> Any:
+    def replay(
+        self, entry: Entry, tensors: tuple[Tensor, ...], args: Any, kwargs: Any
+    ) -> list[Any] | None:
         """Run the forward program; its results have the backward program as their graph."""
         targets = [tensors[one] if isinstance(one, int) else one for one in self.targets]
         call = _Call(self, entry, tensors, args, kwargs)
         found = list(_Replay.apply(call, *targets))
+        if not call.done:
+            return None
         for i, one in call.there.items():
             found[i] = one
-        if call.stale:
-            self.owner.entries.remove(entry)
-            return self.owner(*args, **kwargs)
-        entry.runs += 1
-        return entry.finish(tensors, found + call.rest)
+        return found + call.rest
 
     def gradients(self, ctx: Any, grads: tuple[Tensor, ...]) -> list[Tensor | None]:
         """Return the gradients of the targets: by the program, or recorded where that is asked."""
         seeds = [grads[i] for i in self.graph]
         if is_grad_enabled():
-            return self.recorded(ctx, seeds)
+            return self.recorded(ctx, seeds, True)
         fitting = [
             one if one.stride() == stride else _in_layout(one, shape, stride)
             for one, (shape, stride) in zip(seeds, self.layouts)
         ]
         found = self.program.run((*fitting, *ctx.saved_tensors))
-        if found is None:
-            raise RuntimeError("backward(): memory that the compiled function used is gone")
+        if found is None:  # another choice by values than when it was recorded
+            return self.recorded(ctx, seeds, False)
         given = iter(found)
         return [next(given) if one else None for one in self.given]
 
-    def recorded(self, ctx: Any, seeds: list[Tensor]) -> list[Tensor | None]:
-        """Return gradients with a history: the function runs again, eagerly."""
+    def recorded(self, ctx: Any, seeds: list[Tensor], create_graph: bool) -> list[Tensor | None]:
+        """Return gradients, perhaps with a history: the function runs again, eagerly."""
         call = ctx.call
         if call.entry.program.writes:
             raise RuntimeError(
-                "backward(): create_graph of a compiled function that writes to its arguments or "
-                "outer tensors is not supported: call the function itself"
+                "backward(): a compiled function that writes to its arguments or outer tensors "
+                "has no create_graph, nor another backward pass for other values: call the "
+                "function itself"
             )
         _ = ctx.saved_tensors  # raises where they were changed since
         with enable_grad(), _drawn_again(call.drawn):
             again = leaves(self.owner.function(*call.args, **call.kwargs))
             outputs = [again[i] for i in self.graph]
-            return list(_grad(outputs, ctx.targets, seeds, create_graph=True, allow_unused=True))
+            found = _grad(outputs, ctx.targets, seeds, create_graph=create_graph, allow_unused=True)
+            return list(found)
 
 
 @contextlib.contextmanager
@@ -409,7 +414,7 @@ class _Call:
         self.rest: list[Any] = []
         self.drawn: list[Any] = []  # random numbers
         self.there: dict[int, Any] = {}
-        self.stale = False
+        self.done = False  # whether the program was for these values
 
 
 class _Replay(Function):
@@ -420,8 +425,8 @@ class _Replay(Function):
         backward = call.backward
         found = call.entry.program.run(call.tensors, call.drawn)
         if found is None:
-            call.stale = True
             return ()
+        call.done = True
         results, call.rest = found[: backward.count], found[backward.count :]
         call.there = {i: results[i] for i in backward.there}
         for i in backward.there:

@@ -24,7 +24,23 @@ _CLOSED = {*sys.stdlib_module_names, "numpy", "scipy", "pluggy", "pullback", "pu
 # Of objects of this package: attributes that no kernel depends on.
 _COUNTERS = {"_step_count", "_opt_called", "_optimizer_step_pre_hooks", "_version"}
 
+# Names and keys by which code may read an option of an optimizer, as the optimizers of this package
+# do to pass it to a fused step.
+_READS_OPTIONS = {"param_groups", "get_last_lr", "get_lr", "_last_lr", "defaults"}
+_OPTIONS = {
+    *("lr", "betas", "eps", "weight_decay", "momentum", "dampening", "alpha", "lr_decay"),
+}
+
 _UNCALLED = {"__init__", "__new__", "__repr__", "__str__", "__getstate__", "__setstate__"}
+
+
+def _has_group(value: Any) -> bool:
+    """Return True for a parameter group of an optimizer, and for lists of them."""
+    if isinstance(value, dict):
+        return "params" in value
+    return isinstance(value, (list, tuple)) and any(
+        isinstance(one, dict) and "params" in one for one in value
+    )
 
 
 class TooManyReferences(Exception):
@@ -46,6 +62,7 @@ class _Walk:
         self.objects: list[tuple[Any, str]] = []  # whose attributes are watched by name
         self.watched: set[tuple[int, Any]] = set()
         self.pending: list[tuple[Any, str]] = []
+        self.reads_options = False  # of optimizers, in code outside of this package
 
     def watch(self, holder: Any, key: Any, value: Any, where: str) -> None:
         """Watch a reference, and look at what it refers to later."""
@@ -54,6 +71,8 @@ class _Walk:
         self.watched.add((id(holder), key))
         if len(self.guards) >= _MOST:
             raise TooManyReferences(where)
+        if ".param_groups" not in where and _has_group(value):
+            self.reads_options = True
         self.guards.append(Guard(holder, key, value, where))
         self.pending.append((value, where))
 
@@ -112,8 +131,10 @@ class _Walk:
         if _is_closed(function.__module__):
             return
         self.pending += [(function.__defaults__, where), (function.__kwdefaults__, where)]
-        names = _names(function.__code__)
+        names, texts = _names(function.__code__)
         self.names |= names
+        if names & _READS_OPTIONS or texts & _OPTIONS:
+            self.reads_options = True
         for name in names:
             if name in function.__globals__:
                 value = function.__globals__[name]
@@ -150,19 +171,24 @@ class _Walk:
 
 
 @functools.lru_cache(maxsize=4096)
-def _names(code: types.CodeType) -> frozenset[str]:
-    """Return the globals and attributes that code names, also that of functions inside."""
-    found = set(code.co_names)
+def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the globals and attributes that code names, and its texts; functions inside too."""
+    found, texts = set(code.co_names), set()
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= _names(constant)
-    return frozenset(found)
+            inner, inner_texts = _names(constant)
+            found |= inner
+            texts |= inner_texts
+        elif isinstance(constant, str):
+            texts.add(constant)
+    return frozenset(found), frozenset(texts)
 
 
-def guards_of(function: Any, arguments: Any) -> list[Guard]:
+def guards_of(function: Any, arguments: Any) -> tuple[list[Guard], bool]:
     """Return guards for all that a function may read beside the values of its arguments.
 
-    That is also what objects among the arguments refer to, such as modules.
+    That is also what objects among the arguments refer to, such as modules. And return whether code
+    outside of this package may read options of an optimizer.
 
     Raises: TooManyReferences where there are more than 20,000.
     """
@@ -170,4 +196,4 @@ def guards_of(function: Any, arguments: Any) -> list[Guard]:
     walk.pending.append((function, getattr(function, "__name__", type(function).__name__)))
     walk.pending += [(one, type(one).__name__) for one in leaves(arguments)]
     walk.run()
-    return walk.guards
+    return walk.guards, walk.reads_options

@@ -98,6 +98,8 @@ class Explanation:
 
 
 def _shown(launch: Any) -> str:
+    if launch.expected is not None:
+        return repr(launch)
     operands = [_operand(operand) for operand in launch.operands]
     outputs, inputs = operands[: launch.outputs], operands[launch.outputs :]
     return f"{', '.join(outputs)} = {launch.primitive}({', '.join(inputs)})"

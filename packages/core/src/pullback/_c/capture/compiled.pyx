@@ -58,7 +58,7 @@ cdef class Entry:
     pairs of a leaf, or the number of an argument, and the number of a result, or None to clear it.
     ``expected`` are the gradients on which it depends: of a leaf, or an argument, that very tensor.
     ``rebuild`` makes the value that is returned from the results; None: it is the first of them.
-    ``replay`` runs a program whose results need a graph.
+    ``replay`` runs a program whose results need a graph; it returns what ``Program.run`` does.
     """
     cdef readonly Signature signature
     cdef public Program program
@@ -117,11 +117,14 @@ cdef class CompiledFunction:
             if must_run_eagerly() or entry.program is None:
                 return self.function(*args, **kwargs)
             if entry.replay is not None:
-                return entry.replay(entry, tensors, args, kwargs)
-            found = entry.program.run(tensors)
-            if found is None:           # outer memory is no longer there
-                self.entries.remove(entry)
-                break
+                found = entry.replay(entry, tensors, args, kwargs)
+            else:
+                found = entry.program.run(tensors)
+            if found is None:           # perhaps another program is for these values
+                if entry.program.stale():
+                    self.entries.remove(entry)
+                    break
+                continue
             entry.runs += 1
             return entry.finish(tensors, <list>found)
         if must_run_eagerly():

@@ -39,6 +39,8 @@ cdef bint is_elementwise(Launch launch):
     """True for a compiled elementwise kernel on host memory, with few dims."""
     cdef int i
     cdef pb_device_type *found = device_type(launch.type_id)
+    if launch.expected is not None:
+        return False
     if families[launch.call.primitive] not in ("unary", "binary", "ternary"):
         return False
     if not found.host or launch.call.nout != 1 or launch.call.nin + 1 > MAX_TILED:
@@ -54,6 +56,8 @@ cdef bint is_elementwise(Launch launch):
 
 def why_alone(Launch launch not None):
     """Return why a launch is in no group, as text."""
+    if launch.expected is not None:
+        return "a decision"
     if families[launch.call.primitive] not in ("unary", "binary", "ternary"):
         return "no elementwise kernel"
     if not device_type(launch.type_id).host:

@@ -27,7 +27,8 @@ cdef class Buffer:
     cdef bint filled                    # the host has written to it
 
 
-# One recorded kernel call, with operands and parameters of its own.
+# One recorded kernel call, with operands and parameters of its own; or a decision, which has one
+# operand and no output.
 cdef class Launch:
     cdef pb_call call
     cdef pb_array *arrays               # in one block with all that follows; owned
@@ -39,6 +40,9 @@ cdef class Launch:
     cdef readonly int draw              # of a random kernel: number of its draw; -1: none
     cdef int seed, offset               # of a random kernel: numbers of these parameters
     cdef int64_t draw_shift             # blocks from the draw's first block
+    cdef readonly object expected       # of a decision: its outcome; None of a kernel
+    cdef readonly object error          # of a decision: what is raised if it is False, or None
+    cdef list options                   # of an optimizer's step: (parameter, Option) pairs
 
     cdef Launch copy(self)
 

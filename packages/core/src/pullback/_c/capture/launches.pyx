@@ -56,8 +56,8 @@ cdef class Launch:
 
     @property
     def primitive(self):
-        """The name of the primitive."""
-        return primitive_names[self.call.primitive]
+        """The name of the primitive; of a decision "decide"."""
+        return "decide" if self.call.primitive < 0 else primitive_names[self.call.primitive]
 
     @property
     def device(self):
@@ -87,6 +87,8 @@ cdef class Launch:
     def __repr__(self):
         shown = [f"%{number}" if number is not None else "number"
                  for number, *_ in self.operands]
+        if self.expected is not None:
+            return f"decide({shown[0]}) is {self.expected}"
         outputs = ", ".join(shown[:self.call.nout])
         return f"{outputs} = {self.primitive}({', '.join(shown[self.call.nout:])})"
 
@@ -151,4 +153,7 @@ cdef Launch launch_of(int type_id, pb_call *call, int key, int64_t work, Launch 
         made.seed = like.seed
         made.offset = like.offset
         made.draw_shift = like.draw_shift
+        made.expected = like.expected
+        made.error = like.error
+        made.options = like.options
     return made

@@ -28,9 +28,11 @@ cdef class Program:
     cdef readonly list results          # Result, the number of an argument, or any other value
     cdef readonly list outers           # Outer: storages whose versions move
     cdef readonly list draws            # (generator, number of blocks)
+    cdef readonly list options          # (number of a launch, number of its parameter, Option)
     cdef readonly int64_t arena         # bytes
     cdef readonly int64_t temporaries   # bytes of all temporaries, one by one
     cdef readonly bint writes           # to arguments or outer memory
+    cdef int first_write                # the first launch that does
     cdef int device_type, device_index
     cdef list offsets                   # of each argument: its tensor's offset when recorded
     cdef list moving                    # buffers that may have another address in each run
@@ -38,7 +40,8 @@ cdef class Program:
     cdef readonly list groups           # Group, in order
 
     cdef bint stale(self) noexcept
-    cdef int draw(self, object instance, list drawn) except -1
+    cdef list draw(self, object instance)
+    cdef int give_back(self, list firsts, Py_ssize_t kept) except -1
 
 
 cdef Result result_of(Tensor tensor, int buffer)

@@ -12,8 +12,8 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
 from pullback.abi cimport (
-    PB_DEVICE_TO_DEVICE, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, pb_array, pb_call, pb_kernel,
-    pb_param)
+    PB_DEVICE_TO_DEVICE, PB_DEVICE_TO_HOST, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, pb_array,
+    pb_call, pb_kernel, pb_param)
 from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.errors cimport raise_code
 from pullback._c.base.layout cimport layout_release, layout_retain
@@ -22,6 +22,7 @@ from pullback._c.base.types cimport pb_storage
 from pullback._c.capture.groups cimport Group, fill_members, pb_member, run_group
 from pullback._c.capture.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_TEMPORARY, Buffer, Launch)
+from pullback._c.capture.signature cimport Option
 from pullback._c.device.device cimport device_type, device_types, pb_device_type, pb_entry
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.dispatch.launch cimport call_again
@@ -98,6 +99,7 @@ ctypedef struct pb_step:
     int type_id
     int key
     int group                   # number of the group that begins here, -1: none
+    int expected                # of a decision: its outcome, 0 or 1; -1 of a kernel
 
 
 cdef class Instance:
@@ -112,6 +114,7 @@ cdef class Instance:
     cdef pb_storage *arena
     cdef list groups
     cdef pb_member *members             # of all groups, one after the other
+    cdef int failed, failed_end         # the launches at which the run ended with an exception
     cdef char message[PB_MESSAGE_SIZE]
 
     def __dealloc__(self):
@@ -190,7 +193,10 @@ cdef Instance instance_of(Program program):
         made.steps[i].work = launch.work
         made.steps[i].entry = NULL
         made.steps[i].group = -1
-        if found.host and launch.work < SMALL_WORK and (
+        made.steps[i].expected = -1
+        if launch.expected is not None:
+            made.steps[i].expected = launch.expected
+        elif found.host and launch.work < SMALL_WORK and (
                 found.backend == NULL or found.backend.current_stream == NULL):
             made.steps[i].entry = &found.table[
                 launch.call.primitive * PB_NUM_DTYPES + launch.key]
@@ -216,8 +222,29 @@ cdef Instance instance_of(Program program):
     return made
 
 
-cdef int run_steps(Instance instance) except -1:
-    """Run all kernels in order."""
+cdef bint decides(pb_step *step) except -1:
+    """Return the truth of a decision's operand."""
+    cdef pb_array *array = step.call.in_[0]
+    cdef pb_device_type *found = device_type(step.type_id)
+    cdef char value[16]
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef int i, failed, size = dtype_itemsize[array.dtype]
+    if found.host:
+        memcpy(value, array.data, size)
+    else:
+        message[0] = 0
+        failed = found.backend.copy_bytes(found.backend.self, array.device, value, 0, array.base,
+                                          array.offset * size, size, PB_DEVICE_TO_HOST, message)
+        if failed:
+            raise_code(failed, message, "decide")
+    for i in range(size):
+        if value[i]:
+            return True
+    return False
+
+
+cdef bint run_steps(Instance instance) except -1:
+    """Run all kernels in order; False if a decision has another outcome: the rest has not run."""
     cdef pb_step *step = instance.steps
     cdef pb_step *end = instance.steps + instance.nsteps
     cdef pb_kernel kernel
@@ -225,8 +252,19 @@ cdef int run_steps(Instance instance) except -1:
     cdef int code
     cdef bint observed = process.observer != NULL
     while step < end:
+        instance.failed = <int>(step - instance.steps)
+        instance.failed_end = instance.failed + 1
+        if step.expected >= 0:
+            if decides(step) != step.expected:
+                error = (<Launch>instance.launches[instance.failed]).error
+                if error is None:
+                    return False
+                raise type(error)(*error.args)
+            step += 1
+            continue
         if step.group >= 0:
             group = <Group>instance.groups[step.group]
+            instance.failed_end = instance.failed + group.count
             run_group(group, instance.members + group.first, device_types() + step.type_id,
                       instance.message)
             step += group.count
@@ -241,7 +279,7 @@ cdef int run_steps(Instance instance) except -1:
             if code != PB_OK:
                 raise_code(code, instance.message, <str>primitive_names[step.call.primitive])
         step += 1
-    return 0
+    return True
 
 
 # ---- programs ------------------------------------------------------------------------------------
@@ -289,20 +327,23 @@ cdef class Program:
         return False
 
     def run(self, tuple inputs not None, list drawn=None):
-        """Run on arguments that fit; return the results, or None if memory from outside is gone.
+        """Run on arguments that fit; return the results.
 
-        ``drawn`` gets what generators gave: (generator, seed, first block).
+        None if memory from outside is gone (``stale``), if a decision has another outcome than when
+        it was recorded, or if a kernel failed, so that the function has a message for it; then
+        nothing that was there before has changed. ``drawn`` gets what generators gave: (generator,
+        seed, first block).
         """
         cdef Instance instance
         cdef Buffer buffer
         cdef Result result
         cdef Outer prior
         cdef Tensor tensor
-        cdef list found = []
+        cdef list found = [], firsts = []
         cdef dict fresh = {}
         cdef pb_storage *storage
         cdef int64_t delta
-        cdef bint done = False
+        cdef bint done = False, fits = True
         if self.stale():
             return None
         instance = <Instance>self.idle.pop() if self.idle else instance_of(self)
@@ -325,18 +366,34 @@ cdef class Program:
                         or instance.deltas[buffer.number] != delta):
                     instance.move(buffer.number, storage.data, delta)
             if self.draws:
-                self.draw(instance, drawn)
+                firsts = self.draw(instance)
+            for number, param, option in self.options:
+                (<pb_param *>(<Launch>instance.launches[number]).call.param)[<int>param].d = (
+                    (<Option>option).value())
             try:
-                run_steps(instance)
+                fits = run_steps(instance)
+                done = True
+            except (IndexError, RuntimeError, ValueError):
+                if self.first_write < instance.failed_end:
+                    raise
+                fits = False
                 done = True
             finally:
-                for prior in self.outers:
+                if not done:
+                    self.give_back(firsts, drawn_before(instance))
+                for prior in self.outers if fits else ():
                     storage = prior.storage
                     if storage == NULL:
                         storage = (<Tensor>inputs[prior.input]).storage
                     storage.version += prior.writes if done else 1
         finally:
             self.idle.append(instance)
+        if not fits:
+            self.give_back(firsts, 0)
+            return None
+        if drawn is not None:
+            for (generator, _), (seed, first) in zip(self.draws, firsts):
+                drawn.append((generator, seed, first))
         for item in self.results:
             if type(item) is not Result:
                 found.append(item)
@@ -365,12 +422,12 @@ cdef class Program:
             found.append(tensor)
         return found
 
-    cdef int draw(self, object instance, list drawn) except -1:
-        """Reserve random numbers, and tell their kernels where they begin."""
+    cdef list draw(self, object instance):
+        """Reserve random numbers, and tell their kernels where they begin; return where.
+
+        That is a seed and the first block for each draw.
+        """
         cdef list firsts = [generator.take(blocks) for generator, blocks in self.draws]
-        if drawn is not None:
-            for (generator, _), (seed, first) in zip(self.draws, firsts):
-                drawn.append((generator, seed, first))
         cdef Launch launch
         for launch in (<Instance>instance).launches:
             if launch.draw >= 0:
@@ -378,7 +435,22 @@ cdef class Program:
                 (<pb_param *>launch.call.param)[launch.seed].i = as_signed(seed)
                 (<pb_param *>launch.call.param)[launch.offset].i = as_signed(
                     first + launch.draw_shift)
+        return firsts
+
+    cdef int give_back(self, list firsts, Py_ssize_t kept) except -1:
+        """Let the generators give random numbers again, but those of the first draws."""
+        for i in range(len(firsts) - 1, kept - 1, -1):
+            self.draws[i][0].set_position(*firsts[i])
         return 0
+
+
+cdef Py_ssize_t drawn_before(Instance instance) except -1:
+    """Return how many draws the kernels have used that ran before one failed."""
+    cdef Py_ssize_t count = 0
+    cdef Launch launch
+    for launch in instance.launches[:instance.failed]:
+        count = max(count, launch.draw + 1)
+    return count
 
 
 cdef int64_t as_signed(object number) except? -1:

@@ -10,11 +10,12 @@ import sys
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memset
 
 from pullback.abi cimport (
-    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_U8, pb_array, pb_call)
+    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_PARAM_FLOAT, PB_U8, pb_array, pb_call)
 from pullback._c.base.dtype cimport dtype_itemsize
-from pullback._c.base.layout cimport layout_contiguous
+from pullback._c.base.layout cimport layout_contiguous, layout_shape
 from pullback._c.base.state cimport (
     capture_change, globals_, pb_capture, pb_globals, thread_state)
 from pullback._c.base.types cimport (
@@ -25,20 +26,23 @@ from pullback._c.capture.launches cimport (
 from pullback._c.capture.program cimport (
     Outer, Program, Result, fill, place_temporaries, result_of)
 from pullback._c.capture.groups cimport find_groups
+from pullback._c.capture.signature cimport Option
 from pullback._c.device.storage cimport storage_new, storage_original, storage_retain
-from pullback._c.graph.tensor cimport Tensor, is_tensor, tensor_requires_grad, tensor_wrap
+from pullback._c.graph.tensor cimport (
+    Tensor, is_tensor, tensor_data, tensor_requires_grad, tensor_wrap)
 
 from pullback.ops.table.primitives import PRIMITIVES
 
 __all__ = ["Recorder", "is_capturing", "refuse_now"]
 
 cdef pb_globals *process = globals_()
-cdef list primitive_names = list(PRIMITIVES)
+cdef list families = [primitive.family for primitive in PRIMITIVES.values()]
+cdef list param_names = [[p.partition(":")[0] for p in primitive.params]
+                         for primitive in PRIMITIVES.values()]
 # Of random kernels: the numbers of the parameters that say where the random numbers begin.
 cdef dict random_params = {
-    number: ([p.partition(":")[0] for p in primitive.params].index("seed"),
-             [p.partition(":")[0] for p in primitive.params].index("offset"))
-    for number, primitive in enumerate(PRIMITIVES.values()) if "seed:int" in primitive.params}
+    number: (names.index("seed"), names.index("offset"))
+    for number, names in enumerate(param_names) if "seed" in names}
 
 
 cdef inline object place(int type_id, int device, void *data):
@@ -65,6 +69,7 @@ cdef class Recorder:
     cdef readonly str refusal
     cdef bint strict
     cdef object failure                 # an exception of the recorder itself
+    cdef list steps                     # of optimizers: [group, parameters, those of fused steps]
     cdef dict live                      # place of memory -> its Buffer
     cdef dict known                     # address of a storage that was there before -> Outer
     cdef dict before                    # the same -> its version when it was first used
@@ -81,6 +86,7 @@ cdef class Recorder:
         self.buffers = []
         self.changes = {}
         self.draws = []
+        self.steps = []
         self.live = {}
         self.known = {}
         self.before = {}
@@ -222,8 +228,87 @@ cdef class Recorder:
                 (<Buffer>self.buffers[made.buffers[i]]).written = True
         if call.primitive in random_params:
             self.find_draw(made)
+        if self.steps and families[call.primitive] == "optim":
+            self.find_options(made)
         self.launches.append(made)
         return 0
+
+    cdef int find_options(self, Launch made) except -1:
+        """Find the options of a parameter group that are parameters of a fused step."""
+        cdef Option option
+        cdef int i = -1
+        step = self.steps[len(self.steps) - 1]
+        group = step[0]
+        made.options = []
+        for name in param_names[made.call.primitive]:
+            i += 1
+            key, item = ("betas", int(name[4:]) - 1) if name[:4] == "beta" else (name, -1)
+            value = group.get(key)
+            if item >= 0 and type(value) is tuple and len(value) == 2:
+                value = value[item]
+            if made.call.param[i].kind == PB_PARAM_FLOAT and type(value) in (float, int) and (
+                    made.call.param[i].d == value):
+                option = Option(group, key, item)
+                made.options.append((i, option))
+        if any(option.key == "lr" for _, option in made.options):
+            step[2] += made.call.param[0].i         # not a step by which steps are counted
+        else:
+            made.options = None
+        return 0
+
+    def options(self):
+        """Return the options of parameter groups that nothing but fused steps has read."""
+        cdef Launch launch
+        cdef list found = []
+        if any(count != fused for _, count, fused in self.steps):
+            return found
+        for launch in self.launches:
+            found += [option for _, option in launch.options or ()]
+        return found
+
+    cdef bint decide(self, Tensor condition, object error) except -1:
+        """Record that the program is for one outcome, which is returned."""
+        cdef pb_array array
+        cdef pb_array *pointer = &array
+        cdef pb_call call
+        cdef Launch made
+        cdef Py_ssize_t before = len(self.launches)
+        self.use(condition.storage)
+        memset(&array, 0, sizeof(array))
+        memset(&call, 0, sizeof(call))
+        array.size = sizeof(array)
+        array.dtype = condition.dtype
+        array.device = condition.storage.device_index
+        array.data = tensor_data(condition)
+        array.base = condition.storage.data
+        array.shape = array.strides = layout_shape(condition.layout)     # no dims
+        call.size = sizeof(call)
+        call.primitive = -1
+        call.nin = 1
+        call.device = array.device
+        call.out = call.in_ = &pointer
+        process.capture = NULL
+        try:
+            outcome = bool(condition.item())
+        finally:
+            process.capture = &self.hooks
+        self.launch(condition.storage.device_type, &call, condition.dtype, 1)
+        if len(self.launches) > before:
+            made = <Launch>self.launches[before]
+            made.expected = outcome
+            if isinstance(error, BaseException):
+                made.error = error
+        if error is not None and not outcome:
+            self.strict = False             # the function is about to raise: that is what counts
+        return outcome
+
+    cdef bint decides_late(self):
+        """True if a decision without an error comes after a write to memory from outside."""
+        cdef Launch launch
+        for launch in self.launches[first_write(self.launches, self.buffers):]:
+            if launch.expected is not None and launch.error is None:
+                return True
+        return False
 
     cdef int find_draw(self, Launch made) except -1:
         """Find the draw from which a random kernel has its numbers."""
@@ -349,6 +434,9 @@ cdef class Recorder:
         if any(blocks is None for _, _, _, blocks in self.draws):
             self.refuse_now("a new state of a generator of random numbers")
             return None
+        if self.decides_late():
+            self.refuse_now("a choice by values after a write to a tensor from outside")
+            return None
         made.results = []
         for item in results:
             if not is_tensor(item):
@@ -394,6 +482,11 @@ cdef class Recorder:
                 prior.writes = <uint32_t>(version - self.before[key])
                 made.outers.append(prior)
                 made.writes = True
+        options = self.options()
+        made.options = [] if not options else [
+            (number, i, option) for number, launch in enumerate(made.launches)
+            for i, option in (<Launch>launch).options or ()]
+        made.first_write = first_write(made.launches, self.buffers)
         made.draws = [(generator, blocks) for generator, _, _, blocks in self.draws]
         made.moving = [one for one in self.buffers if one.first >= 0 and one.kind in (
             BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT)]
@@ -420,6 +513,19 @@ cdef class Recorder:
 
 # ---- what is recorded need not all run -----------------------------------------------------------
 
+cdef int first_write(list launches, list buffers) except -1:
+    """Return the first launch that writes to an argument or memory from outside; else the end."""
+    cdef Launch launch
+    cdef int i, number = 0
+    for launch in launches:
+        for i in range(launch.call.nout):
+            if launch.buffers[i] >= 0 and (<Buffer>buffers[launch.buffers[i]]).kind in (
+                    BUFFER_INPUT, BUFFER_OUTER):
+                return number
+        number += 1
+    return number
+
+
 cdef list live_launches(list launches, list buffers):
     """Return the launches whose results are used, by a later one or after the program."""
     cdef Launch launch
@@ -428,7 +534,7 @@ cdef list live_launches(list launches, list buffers):
     cdef bint needed
     cdef set used = {one.number for one in buffers if one.kind != BUFFER_TEMPORARY}
     for launch in reversed(launches):
-        needed = False
+        needed = launch.expected is not None
         for i in range(launch.call.nout):
             needed = needed or launch.buffers[i] in used
         if not needed:
@@ -457,6 +563,17 @@ cdef int number_uses(list launches, list buffers) except -1:
                 buffer.last = number
         number += 1
     return 0
+
+
+def decided(Tensor condition not None, error):
+    """Record a decision of this thread's capture; return it."""
+    return (<Recorder>process.capture.self).decide(condition, error)
+
+
+def note_step(dict group not None, Py_ssize_t count):
+    """Note that an optimizer begins to update the parameters of a group, so many of them."""
+    if count:
+        (<Recorder>process.capture.self).steps.append([group, count, 0])
 
 
 def is_capturing():

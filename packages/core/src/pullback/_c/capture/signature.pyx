@@ -19,7 +19,7 @@ from pullback._c.device.device cimport device as device_class
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_WRAPPED, TENSOR_LAZY, Tensor, device_key, is_tensor, tensor_requires_grad)
 
-__all__ = ["Guard", "Signature", "is_plain", "runs_eagerly"]
+__all__ = ["Guard", "Option", "Signature", "is_plain", "runs_eagerly"]
 
 cdef pb_globals *process = globals_()
 
@@ -175,7 +175,9 @@ cdef class Guard:
     expected there is the same object, or for plain values an equal one; a tensor must also have the
     same sizes, dtype and device. Of a list or dict with the key None the length is meant.
     """
-    cdef object holder, key, expected
+    cdef readonly object holder, key
+    cdef object expected
+    cdef list options                   # instead of what is expected
     cdef Spec spec
     cdef bint plain, in_cell
     cdef readonly str where
@@ -193,6 +195,12 @@ cdef class Guard:
     cdef bint holds(self):
         cdef PyObject *found
         cdef object value
+        cdef Option option
+        if self.options is not None:
+            for option in self.options:
+                if not option.holds():
+                    return False
+            return True
         if self.key is None and not self.in_cell:
             return len(self.holder) == self.expected
         if isinstance(self.holder, dict):
@@ -215,6 +223,35 @@ cdef class Guard:
 
     def __repr__(self):
         return f"<Guard {self.where}>"
+
+
+cdef int sign_of(double value) noexcept:
+    return 2 if value != value else (value > 0) - (value < 0)
+
+
+cdef class Option:
+    """An option of an optimizer's parameter group that a fused step takes as it is.
+
+    Programs read it in each run. Whether it is 0 decides which states there are, so that must stay.
+    """
+
+    def __init__(self, dict group not None, str key, int item):
+        self.group = group
+        self.key = key
+        self.item = item
+        self.sign = sign_of(self.value())
+
+    cdef double value(self) except? -1:
+        found = self.group[self.key]
+        return found if self.item < 0 else found[self.item]
+
+    cdef bint holds(self) except -1:
+        found = self.group.get(self.key)
+        if self.item >= 0:
+            if type(found) is not tuple or len(<tuple>found) <= self.item:
+                return False
+            found = (<tuple>found)[self.item]
+        return (type(found) is float or type(found) is int) and sign_of(found) == self.sign
 
 
 # ---- signatures ----------------------------------------------------------------------------------
@@ -242,8 +279,18 @@ cdef class Signature:
                           for i, first in enumerate(self.aliases)]
         self.apart = False
 
-    def guard(self, list guards not None, bint apart):
-        """Set what the function refers to, and whether tensors must not share more memory."""
+    def guard(self, list guards not None, bint apart, object options=()):
+        """Set what the function refers to, and whether tensors must not share more memory.
+
+        What programs read in each run may change.
+        """
+        cdef Guard guard
+        cdef Option option
+        cdef dict read = {}
+        for option in options:
+            read.setdefault((id(option.group), option.key), []).append(option)
+        for guard in guards if read else ():
+            guard.options = read.get((id(guard.holder), guard.key))
         self.guards = guards
         self.apart = apart
         self.tensors = ()           # the arguments are not kept alive

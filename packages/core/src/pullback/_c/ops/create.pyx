@@ -28,7 +28,7 @@ from pullback._c.device.storage cimport storage_alias, storage_retain
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_LAZY, Tensor, same_device, tensor_alias, tensor_data, tensor_device,
     tensor_new, tensor_over, tensor_wrap)
-from pullback._c.base.state cimport captured_read, refuse_capture
+from pullback._c.base.state cimport captured_read, capturing, refuse_capture
 from pullback._c.base.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 
@@ -334,6 +334,19 @@ def item(Tensor self not None):
     if failed:
         raise_failure(failed, message, "item()", tensor_device(self))
     return scalar_of(self, value)
+
+
+def decide(Tensor condition not None, error=None):
+    """Return the truth of a one-element tensor, on which depends what is computed next.
+
+    A capture notes the decision: its program is for calls in which it is the same. With an error,
+    which the caller raises where the condition is False, the program raises it; with a class of
+    errors, their texts depend on values.
+    """
+    if capturing():
+        from pullback._c.capture.recorder import decided
+        return decided(condition, error)
+    return bool(item(condition))
 
 
 # ---- factories: common calls; the entries have Python functions for others -----------------------

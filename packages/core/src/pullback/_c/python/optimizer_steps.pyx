@@ -56,6 +56,9 @@ def gather(params, state, tuple names not None, init, group):
         for i in range(count):
             value = PyDict_GetItemWithError(states, names[i])
             (<list>lists[i]).append(None if value == NULL else <object>value)
+    if capturing():
+        from pullback._c.capture.recorder import note_step
+        note_step(group, len(found))
     return found, grads, *lists
 
 

@@ -22,7 +22,7 @@ from pullback.ops.rules.dtypes import (
     type_name,
     unsupported,
 )
-from pullback.ops.rules.operands import is_meta
+from pullback.ops.rules.operands import all_hold, check_all, is_meta
 from pullback.ops.rules.shapes import broadcast_shape
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import new_empty
@@ -47,11 +47,6 @@ def _normal_numbers(shape, dtype, device, generator):
     return draw_normal(factories().empty_tensor(shape, accumulate_dtype(dtype), device), generator)
 
 
-def _holds(condition):
-    """Return whether a condition holds for every element; True on meta."""
-    return is_meta(condition) or bool(ops.all(condition).item())
-
-
 def _write(self, values):
     return factories().copy_raw(self, values)
 
@@ -64,11 +59,11 @@ def _coins(self, p, generator):
     if hasattr(p, "requires_grad"):
         check_dtype("bernoulli", p, "f")
         p = p.expand(self.shape)
-        if not _holds((p >= 0) & (p <= 1)):
-            raise RuntimeError(
-                "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  "
-                "(a probability lies outside of [0, 1])"
-            )
+        error = RuntimeError(
+            "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  "
+            "(a probability lies outside of [0, 1])"
+        )
+        check_all((p >= 0) & (p <= 1), error)
         return _uniform_numbers(self, generator, accumulate_dtype(p.dtype)) < p
     check_float(p, "bernoulli", "p")
     if not 0 <= p <= 1:
@@ -138,8 +133,8 @@ def _check_std(std):
         return
     if std.dtype.is_complex:
         raise RuntimeError("normal expects standard deviation to be non-complex")
-    if std.numel() and not _holds(std >= 0):
-        raise RuntimeError("normal expects all elements of std >= 0.0")
+    if std.numel():
+        check_all(std >= 0, RuntimeError("normal expects all elements of std >= 0.0"))
 
 
 def _normal_of(mean, std, generator):
@@ -267,8 +262,8 @@ def _poisson_by_rejection(rate, generator):
 
 def _poisson(self, generator):
     check_dtype("poisson", self, "f")
-    if not _holds(self >= 0):
-        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    error = RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    check_all(self >= 0, error)
     out = new_empty(self, self.shape)
     if not self.numel() or is_meta(self):
         return out
@@ -310,25 +305,20 @@ _LARGEST_CHOICE = 1 << 24
 def _check_weights(weights, several):
     """Check that weights are a distribution; ``several``: draws that may repeat."""
     if several:
-        if not _holds(weights >= 0):
-            raise RuntimeError(
-                "invalid multinomial distribution (encountering probability entry < 0)"
-            )
-        if not _holds(weights < math.inf):
-            raise RuntimeError(
-                "invalid multinomial distribution (encountering probability entry "
-                "= infinity or NaN)"
-            )
-    elif not _holds((weights >= 0) & (weights < math.inf)):
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if not _holds(ops.sum(weights, -1) > 0):
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+        text = "invalid multinomial distribution (encountering probability entry "
+        check_all(weights >= 0, RuntimeError(f"{text}< 0)"))
+        check_all(weights < math.inf, RuntimeError(f"{text}= infinity or NaN)"))
+    else:
+        text = "probability tensor contains either `inf`, `nan` or element < 0"
+        check_all((weights >= 0) & (weights < math.inf), RuntimeError(text))
+    text = "invalid multinomial distribution (sum of probabilities <= 0)"
+    check_all(ops.sum(weights, -1) > 0, RuntimeError(text))
 
 
 def _within_range(weights):
     """Return float64 weights whose sum is neither infinite nor too small to be cut into parts."""
     largest = ops.amax(weights, -1, True)
-    if _holds((largest > 1e-250) & (largest < 1e300)):
+    if all_hold((largest > 1e-250) & (largest < 1e300)):
         return weights  # there are at most 2^24 of them
     return weights / largest
 

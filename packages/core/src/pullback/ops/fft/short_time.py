@@ -6,9 +6,9 @@ Source: D. Griffin, J. Lim, "Signal estimation from modified short-time Fourier 
 import warnings
 
 from pullback.ops.fft.transforms import promoted
-from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.arguments import check_str
 from pullback.ops.rules.dtypes import type_name
+from pullback.ops.rules.operands import check_all
 from pullback.ops.table.primitives_api import new_filled
 from pullback.ops.table.samples import T, case, real, references_of
 from pullback.ops.table.schema import COMPLEX, FLOATING, HALF, op, ops
@@ -280,8 +280,8 @@ def _cut(summed, envelope, call, start, length):
         )
     count = min(end, whole) - start
     envelope = envelope.narrow(-1, start, count)
-    if not all_hold(ops.abs(envelope) >= _LEAST):
-        raise RuntimeError(f"{call} window overlap add min: 1\n[ CPUBoolType{{}} ]")
+    error = RuntimeError(f"{call} window overlap add min: 1\n[ CPUBoolType{{}} ]")
+    check_all(ops.abs(envelope) >= _LEAST, error)
     signal = summed.narrow(-1, start, count) / envelope
     if end > whole:
         warnings.warn(

@@ -9,7 +9,7 @@ from pullback.ops.indexing.scatter import (
 )
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import cast_to, check_long_index, dtype_named, type_name
-from pullback.ops.rules.operands import as_vector, is_meta, kept_apart
+from pullback.ops.rules.operands import as_vector, check_all, kept_apart
 from pullback.ops.table.kinks import EACH_WRITTEN, Fixed, kink
 from pullback.ops.table.primitives_api import writable
 from pullback.ops.table.samples import T, at, case, fixed, references_of
@@ -303,12 +303,8 @@ def _index_reduce(self, dim, index, source, reduce, include_self):
         )
     dim = _check_slices("index_reduce_", self, dim, index, source)
     spread = _spread_index(index, dim, source.shape)
-    if (
-        not is_meta(index)
-        and index.numel()
-        and ((index < 0) | (index >= (self.shape[dim] if self.ndim else 1))).any().item()
-    ):
-        raise IndexError("index out of range in self")
+    error = IndexError("index out of range in self")
+    check_all((index >= 0) & (index < (self.shape[dim] if self.ndim else 1)), error)
     return _scatter_reduce(self, dim, spread, source, reduce, include_self)
 
 

@@ -1,7 +1,7 @@
 """Elements chosen by a mask."""
 
 from pullback.ops.rules.dtypes import cast_to, dtype_named, type_name
-from pullback.ops.rules.operands import as_vector, is_meta
+from pullback.ops.rules.operands import as_vector, check_all
 from pullback.ops.rules.shapes import broadcast_shape, product
 from pullback.ops.table.samples import COUNTED, T, case, mask, references_of
 from pullback.ops.table.schema import op, ops
@@ -65,8 +65,8 @@ def _masked_scatter(self, mask, source):
             f"{type_name(mask.dtype)}"
         )
     self, mask = _together(self, mask)
-    if not is_meta(mask) and ops.sum(mask).item() > source.numel():
-        raise RuntimeError("Number of elements of source < number of ones in mask")
+    error = RuntimeError("Number of elements of source < number of ones in mask")
+    check_all(ops.sum(mask) <= source.numel(), error)
     if not source.numel() or not self.numel():
         return self.clone()
     taken = ops.index_select(

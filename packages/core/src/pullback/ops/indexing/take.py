@@ -5,7 +5,7 @@ from typing import Any
 from pullback.ops.indexing.index import write_at
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import check_long_index, type_name
-from pullback.ops.rules.operands import as_vector, is_meta, kept_apart
+from pullback.ops.rules.operands import all_hold, as_vector, kept_apart
 from pullback.ops.rules.shapes import product
 from pullback.ops.table.kinks import EACH_WRITTEN, Fixed, kink
 from pullback.ops.table.primitives_api import writable
@@ -17,10 +17,8 @@ references = references_of("indexing")
 
 def _check_flat(name, index, numel):
     check_long_index(name, index)
-    if is_meta(index) or not index.numel():
-        return
     wrong = (index < -numel) | (index >= numel)
-    if wrong.any().item():
+    if not all_hold(~wrong, IndexError):
         first = int(ops.index(index.reshape(-1), (wrong.reshape(-1),))[0].item())
         raise IndexError(
             f"out of range: tried to access index {first} on a tensor of {numel} elements."

@@ -14,6 +14,7 @@ from pullback.ops.linalg.matrices import (
     run_on_batch,
 )
 from pullback.ops.rules.dtypes import check_inexact, dtype_named, require
+from pullback.ops.rules.operands import all_hold
 from pullback.ops.table.primitives_api import new_empty, whole_batch
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import op, ops, result_type
@@ -124,7 +125,7 @@ def _is_regular(diagonal):
     bound, range_ = _SMALL[size.dtype.itemsize], {4: 1e15, 8: 1e150}[size.dtype.itemsize]
     largest = ops.amax(size, -1)
     is_regular = ops.amin(size, -1) > bound * largest
-    return bool(ops.all(is_regular & (largest < range_) & (largest > 1 / range_)).item())
+    return all_hold(is_regular & (largest < range_) & (largest > 1 / range_))
 
 
 def _det_vjp(gs, self, out0, out1):

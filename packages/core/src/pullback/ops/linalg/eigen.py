@@ -12,8 +12,8 @@ from pullback.ops.linalg.matrices import (
     new_info,
     run_on_batch,
 )
-from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dtypes import dtype_named, require, type_name
+from pullback.ops.rules.operands import check_all
 from pullback.ops.table.primitives_api import new_empty
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import op, ops, result_type
@@ -39,11 +39,11 @@ _SYMMETRIC = [
 def _check_phase(name, inner):
     """Raise where a result depends on the phases of eigenvectors, which are free."""
     turn, size = ops.imag(diagonal_of(inner)), 1e-2
-    if not all_hold(ops.abs(turn) <= size):
-        raise RuntimeError(
-            f"{name}: The eigenvectors in the complex case are specified up to multiplication by "
-            "e^{i phi}. The specified loss function depends on this quantity, so it is ill-defined."
-        )
+    error = RuntimeError(
+        f"{name}: The eigenvectors in the complex case are specified up to multiplication by "
+        "e^{i phi}. The specified loss function depends on this quantity, so it is ill-defined."
+    )
+    check_all(ops.abs(turn) <= size, error)
 
 
 def _gaps(values):
@@ -283,8 +283,8 @@ def _checked(name, A, run):
     if A.dtype.kind not in "fc":
         raise RuntimeError(f"Unknown Complex ScalarType for {type_name(A.dtype)}")
     *found, info = run(require("linalg_eig_out_cpu", SOLVED, A))
-    if not all_hold(info >= 0):
-        raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
+    error = RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
+    check_all(info >= 0, error)
     fail_first(
         "linalg.eig: {prefix}The algorithm failed to converge because the input matrix is "
         "ill-conditioned or has too many repeated eigenvalues (error code: {number}).",

@@ -9,8 +9,8 @@ from pullback.ops.linalg.matrices import (
     warn_deprecated,
 )
 from pullback.ops.linalg.triangular import solve_left, solve_right
-from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dtypes import dtype_named, require, type_name
+from pullback.ops.rules.operands import all_hold
 from pullback.ops.rules.shapes import broadcast_shape
 from pullback.ops.table.kinks import Fixed, kink
 from pullback.ops.table.primitives_api import new_empty, whole_batch
@@ -171,7 +171,7 @@ def _checked_factor(name, A, pivot):
 
 def _check_pivots(info):
     info = whole_batch(info)
-    if all_hold(info == 0):
+    if all_hold(info == 0, RuntimeError):
         return
     numbers = info.reshape(-1).tolist()
     batch, number = next((b, n) for b, n in enumerate(numbers) if n)

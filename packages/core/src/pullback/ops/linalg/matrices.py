@@ -4,6 +4,7 @@ import math
 import warnings
 
 from pullback.ops.rules.dtypes import check_inexact, dtype_named, type_name
+from pullback.ops.rules.operands import all_hold
 from pullback.ops.table.primitives_api import new_empty, run_primitive, whole_batch
 from pullback.ops.table.schema import COMPLEX, FLOATING, HALF, ops
 
@@ -57,7 +58,7 @@ def fail_first(text, info):
     from pullback.linalg import LinAlgError
 
     info = whole_batch(info)
-    if info.device.type == "meta" or not bool(ops.any(info).item()):
+    if all_hold(info == 0, LinAlgError):
         return
     numbers = info.reshape(-1).tolist()
     batch, number = next((b, n) for b, n in enumerate(numbers) if n)

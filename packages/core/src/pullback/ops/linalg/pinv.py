@@ -12,8 +12,8 @@ from pullback.ops.linalg.matrices import (
     new_by_columns,
 )
 from pullback.ops.linalg.triangular import solve_left
-from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dtypes import dtype_named, type_name
+from pullback.ops.rules.operands import all_hold
 from pullback.ops.rules.shapes import broadcast_shape
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import put
@@ -341,7 +341,7 @@ def _lstsq_forward(self, other, rcond, has_values):
         q, r = ops.qr_batch(self if rows >= columns else adjoint(self), "reduced")
         diagonal = ops.abs(r.diagonal(0, -2, -1))
         bound = 4 * rcond
-        if bool(ops.all(diagonal > bound * ops.amax(diagonal, -1, True)).item()):
+        if all_hold(diagonal > bound * ops.amax(diagonal, -1, True)):
             if rows >= columns:
                 found = solve_left(r, ops.matmul(adjoint(q), other), True)
             else:

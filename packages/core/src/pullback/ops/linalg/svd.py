@@ -10,9 +10,9 @@ from pullback.ops.linalg.matrices import (
     new_info,
     run_on_batch,
 )
-from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import cast_to, check_inexact, type_name, unsupported
+from pullback.ops.rules.operands import check_all
 from pullback.ops.table.kinks import TORCH_NAN, kink
 from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import KINKS, Dtype, T, case, fixed, references_of
@@ -66,12 +66,12 @@ def _diagonal(matrices):
 def _check_phase(u_part, v_part):
     """Raise where a result depends on the phases of complex singular vectors, which are free."""
     turn = sum(ops.imag(_diagonal(part)) for part in (u_part, v_part) if part is not None)
-    if not all_hold(ops.abs(turn) <= 1e-2):
-        raise RuntimeError(
-            "svd_backward: The singular vectors in the complex case are specified "
-            "up to multiplication by e^{i phi}. The specified loss function depends "
-            "on this phase term, making it ill-defined."
-        )
+    error = RuntimeError(
+        "svd_backward: The singular vectors in the complex case are specified "
+        "up to multiplication by e^{i phi}. The specified loss function depends "
+        "on this phase term, making it ill-defined."
+    )
+    check_all(ops.abs(turn) <= 1e-2, error)
 
 
 def _vjp(gs, self_shape, out0, out1, out2):

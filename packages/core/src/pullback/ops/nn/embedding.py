@@ -2,8 +2,8 @@
 
 import warnings
 
-from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dtypes import cast_to, check_dtype, dtype_named, type_name
+from pullback.ops.rules.operands import check_all
 from pullback.ops.table.kinks import Fixed, kink
 from pullback.ops.table.primitives_api import is_plain, whole_batch
 from pullback.ops.table.samples import COUNTED, T, at, case, fixed, references_of
@@ -96,8 +96,8 @@ def _renorm(self, indices, max_norm, norm_type):
     if self.ndim != 2:
         raise RuntimeError("'self' must be 2-D")
     numbers = cast_to(indices.reshape(-1), dtype_named("int64"))
-    if not all_hold((numbers >= 0) & (numbers < self.shape[0])):
-        raise IndexError("index out of range in self")
+    error = IndexError("index out of range in self")
+    check_all((numbers >= 0) & (numbers < self.shape[0]), error)
     size = ops._vector_norm(self, norm_type, 1, True)
     named = _counts(size.reshape(-1), numbers, self.shape[0]).unsqueeze(1) > 0
     return ops.mul_(self, ops.where(named & (size > max_norm), max_norm / (size + 1e-7), 1))
@@ -223,8 +223,8 @@ def _check_offsets(offsets, length):
             f"offsets[-1] can not be greater than input's length {length} but got "
             f"offsets[-1] of {last}"
         )
-    if not all_hold(offsets[1:] >= offsets[:-1]):
-        raise RuntimeError("embedding_bag: expected offsets that do not decrease")
+    error = RuntimeError("embedding_bag: expected offsets that do not decrease")
+    check_all(offsets[1:] >= offsets[:-1], error)
 
 
 def _bags_of(self, offsets, include_last_offset):
@@ -452,12 +452,12 @@ def _one_hot(self, num_classes):
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if not self.numel() and num_classes <= 0:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
-    if not all_hold(self >= 0):
-        raise RuntimeError("Class values must be non-negative.")
+    check_all(self >= 0, RuntimeError("Class values must be non-negative."))
     if num_classes == -1:
         num_classes = int(ops.amax(whole_batch(self)).item()) + 1
-    elif not all_hold(self < num_classes):
-        raise RuntimeError("Class values must be smaller than num_classes.")
+    else:
+        error = RuntimeError("Class values must be smaller than num_classes.")
+        check_all(self < num_classes, error)
     return cast_to(self.unsqueeze(-1) == ops.arange_like(self, num_classes), self.dtype)
 
 

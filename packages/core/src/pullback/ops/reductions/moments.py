@@ -8,9 +8,9 @@ from pullback.ops.reductions.quantile import SINGLE_DOUBLE
 from pullback.ops.rules.arguments import check_number, integers
 from pullback.ops.rules.dims import count_of, wrap_dims
 from pullback.ops.rules.dtypes import accumulate_dtype, cast_to, type_name
-from pullback.ops.rules.operands import is_meta
+from pullback.ops.rules.operands import any_holds
 from pullback.ops.table.kinks import kink
-from pullback.ops.table.primitives_api import FEW, new_empty, run_primitive, whole_batch
+from pullback.ops.table.primitives_api import FEW, new_empty, run_primitive
 from pullback.ops.table.samples import (
     KINKS,
     T,
@@ -290,7 +290,7 @@ def _cov_weights(observations, fweights, aweights):
                 f"observations in the input but got {weights.numel()} != "
                 f"{observations}"
             )
-        if not is_meta(weights) and weights.numel() and whole_batch(weights < 0).any().item():
+        if any_holds(weights < 0):
             raise RuntimeError(f"cov(): {name} cannot be negative")
     if fweights is None or aweights is None:
         return aweights if fweights is None else fweights
@@ -308,7 +308,7 @@ def _cov_divisor(self, weights, aweights, correction, total):
             freedom = total - correction
         else:
             freedom = total - correction * (weights * aweights).sum() / total
-        few = not is_meta(freedom) and bool(whole_batch(freedom <= 0).any().item())
+        few = any_holds(freedom <= 0)
         freedom = ops.clamp(freedom, min=0)
     if few:
         warnings.warn(
@@ -332,7 +332,7 @@ def _cov(self, correction, fweights, aweights, name="cov"):
     weights = _cov_weights(rows.shape[1], fweights, aweights)
     weights = weights if weights is None else weights.reshape(-1)
     total = None if weights is None else weights.sum()
-    if total is not None and not is_meta(total) and whole_batch(total == 0).any().item():
+    if total is not None and any_holds(total == 0):
         raise RuntimeError(f"{name}(): weights sum to zero, can't be normalized")
     divisor = _cov_divisor(
         rows, weights, None if aweights is None else aweights.reshape(-1), correction, total

@@ -6,9 +6,8 @@ from pullback.ops.reductions.choose import choose_along, restore_chosen, share_e
 from pullback.ops.rules.arguments import check_number
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import cast_to, check_dtype, dtype_named
-from pullback.ops.rules.operands import is_meta
+from pullback.ops.rules.operands import check_all
 from pullback.ops.table.kinks import JUMP, kink
-from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.samples import (
     KINKS,
     T,
@@ -214,8 +213,8 @@ def _check_quantile(name, self, q, interpolation):
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
     if q.dtype != self.dtype:
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-    if not is_meta(q) and q.numel() and not ops.all(whole_batch((q >= 0) & (q <= 1))).item():
-        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+    error = RuntimeError(f"{name}() q values must be in the range [0, 1]")
+    check_all((q >= 0) & (q <= 1), error)
     return q
 
 

@@ -7,7 +7,7 @@ from pullback.ops.rules.arguments import as_int
 from pullback.ops.rules.associative_scan import recur_backwards, shifted
 from pullback.ops.rules.dims import check_has_dims, wrap_dim, wrap_dims
 from pullback.ops.rules.dtypes import cast_to, check_dtype, dtype_named, unsupported
-from pullback.ops.rules.operands import is_meta
+from pullback.ops.rules.operands import all_hold, is_meta
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive, whole_batch
 from pullback.ops.table.samples import KINKS, NO_PART, SPECIAL, Dtype, T, case, fixed, references_of
@@ -425,7 +425,7 @@ def _is_quotient(out):
 
     size = ops.abs(whole_batch(out).detach())
     limits = pullback.finfo(size.dtype)
-    return bool(((size >= limits.tiny) & (size <= limits.max)).all().item())
+    return all_hold((size >= limits.tiny) & (size <= limits.max))
 
 
 def _others(x, dim):

@@ -1,7 +1,7 @@
 """Indices in sorted elements: searchsorted and bucketize."""
 
 from pullback.ops.rules.dtypes import cast_to, check_dtype, dtype_named, type_name
-from pullback.ops.rules.operands import is_meta
+from pullback.ops.rules.operands import check_all
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import T, case, fixed, references_of
@@ -22,12 +22,8 @@ def _check_sorter(bounds, sorter):
             f"torch.searchsorted(): sorter must be a tensor of long dtype but got "
             f"dtype {type_name(sorter.dtype)}"
         )
-    if (
-        sorter.numel()
-        and not is_meta(sorter)
-        and ((sorter < 0) | (sorter >= bounds.shape[-1])).any().item()
-    ):
-        raise RuntimeError("torch.searchsorted(): sorter index out of range")
+    error = RuntimeError("torch.searchsorted(): sorter index out of range")
+    check_all((sorter >= 0) & (sorter < bounds.shape[-1]), error)
 
 
 def _check_bounds(bounds, values, is_number):

@@ -6,7 +6,7 @@ from pullback.ops.reductions.searchsorted import find_positions
 from pullback.ops.rules.arguments import check_str
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import cast_to, dtype_named, unsupported
-from pullback.ops.rules.operands import is_meta
+from pullback.ops.rules.operands import check_all, is_meta
 from pullback.ops.table.kinks import Fixed, kink
 from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.samples import KINKS, T, case, fixed, references_of
@@ -53,13 +53,12 @@ def _check_lengths(lengths, size):
     if is_meta(lengths) or not lengths.numel():
         return
     lengths = whole_batch(lengths)
-    if ops.amin(lengths).item() < 0:
-        raise RuntimeError("lengths contains negative value!")
-    if not ops.all(ops.sum(lengths, -1) == size).item():
-        raise RuntimeError(
-            "segment_reduce(): Expected all rows of lengths along axis to sum to "
-            "data.size(lengths.dim()-1) when !unsafe."
-        )
+    check_all(lengths >= 0, RuntimeError("lengths contains negative value!"))
+    error = RuntimeError(
+        "segment_reduce(): Expected all rows of lengths along axis to sum to "
+        "data.size(lengths.dim()-1) when !unsafe."
+    )
+    check_all(ops.sum(lengths, -1) == size, error)
 
 
 def _bounds(lengths, offsets):

@@ -3,7 +3,6 @@
 from pullback.ops.nn.losses.regression import reduction_samples
 from pullback.ops.nn.losses.util import (
     OLD,
-    all_hold,
     broadcast,
     check_no_grad,
     checked_reduction,
@@ -13,6 +12,7 @@ from pullback.ops.nn.losses.util import (
     share,
 )
 from pullback.ops.rules.dtypes import check_dtype, check_takes_floats, type_name
+from pullback.ops.rules.operands import check_all
 from pullback.ops.table.kinks import POLE, Fixed, kink
 from pullback.ops.table.samples import KINKS, T, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
@@ -125,8 +125,8 @@ def _binary_cross_entropy(self, target, weight, size_average, reduce, reduction)
     if weight is not None:
         weight = broadcast(weight, target)[0]
     for name, values in (("input", self), ("target", target)):
-        if not all_hold((values >= 0) & (values <= 1)):
-            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+        error = RuntimeError(f"all elements of {name} should be between 0 and 1")
+        check_all((values >= 0) & (values <= 1), error)
     return ops._binary_cross_entropy(self, target, weight, reduction)
 
 

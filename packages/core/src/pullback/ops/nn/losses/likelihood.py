@@ -6,12 +6,12 @@ import warnings
 from pullback.ops.nn.losses.binary_cross_entropy import probability
 from pullback.ops.nn.losses.util import (
     OLD,
-    all_hold,
     checked_reduction,
     numbered_reduction,
     reduced,
 )
 from pullback.ops.rules.dtypes import check_takes_floats
+from pullback.ops.rules.operands import check_all
 from pullback.ops.table.kinks import JUMP, NAN, POLE, Fixed, kink
 from pullback.ops.table.samples import KINKS, T, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, NUMBERS, op, ops
@@ -104,8 +104,7 @@ def _gaussian_nll_loss(self, target, var, full, eps, reduction):
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
     check_takes_floats(var)
-    if not all_hold(var >= 0):
-        raise ValueError("var has negative entry/entries")
+    check_all(var >= 0, ValueError("var has negative entry/entries"))
     var = ops.at_least(var, eps)
     loss = 0.5 * (ops.log(var) + (self - target) ** 2 / var)
     if full:

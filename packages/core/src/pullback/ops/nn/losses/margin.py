@@ -2,13 +2,13 @@
 
 from pullback.ops.nn.losses.util import (
     OLD,
-    all_hold,
     check_no_grad,
     checked_reduction,
     numbered_reduction,
     reduced,
 )
 from pullback.ops.rules.dtypes import check_dtype, dtype_named, type_name
+from pullback.ops.rules.operands import check_all
 from pullback.ops.table.kinks import Fixed, kink
 from pullback.ops.table.samples import KINKS, T, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, HALF, NUMBERS, OPTIONAL, REAL, op, ops
@@ -415,8 +415,7 @@ def _multi_margin(self, target, p, margin, weight, size_average, reduce, reducti
         raise RuntimeError(
             f"inconsistent weight size, expected {classes} but got {list(weight.shape)}"
         )
-    if not all_hold((labels >= 0) & (labels < classes)):
-        raise RuntimeError("target out of range")
+    check_all((labels >= 0) & (labels < classes), RuntimeError("target out of range"))
     labels = labels.unsqueeze(1)
     gaps = margin - ops.gather(scores, 1, labels) + scores
     counted = (gaps > 0) & (ops.arange_like(scores, classes) != labels)
@@ -463,8 +462,8 @@ def _multilabel_margin(self, target, size_average, reduce, reduction):
         )
     _check_labels(target)
     classes = self.shape[-1] if self.ndim else 1
-    if not all_hold((target >= -1) & (target < classes)):
-        raise RuntimeError("argument #2 'target' is out of range")
+    error = RuntimeError("argument #2 'target' is out of range")
+    check_all((target >= -1) & (target < classes), error)
     scores, labels = self.reshape((-1, classes)), target.reshape((-1, classes))
     listed = ops.cumsum(labels == -1, 1) == 0
     labels = ops.where(listed, labels, 0)

@@ -4,8 +4,6 @@ import warnings
 
 from pullback.ops.rules.dtypes import unsupported
 from pullback.ops.rules.shapes import broadcast_shape
-from pullback.ops.table.primitives_api import whole_batch
-from pullback.ops.table.schema import ops
 
 REDUCTIONS = ("none", "mean", "sum")  # as primitives number them
 OLD = "size_average: any = None, reduce: any = None, reduction: str = 'mean'"
@@ -80,8 +78,3 @@ def check_no_grad(name, argument, value):
             f"The function '{name}' is not differentiable with respect to argument "
             f"'{argument}'. This input cannot have requires_grad True."
         )
-
-
-def all_hold(condition):
-    """Return whether a condition holds for every element; True on meta."""
-    return condition.device.type == "meta" or bool(ops.all(whole_batch(condition)).item())

@@ -1,0 +1,156 @@
+"""compile: programs that depend on a truth of values, as checks of arguments do."""
+
+import pytest
+
+import pullback as pb
+from pullback.nn import functional as F
+
+
+def replayed(compiled):
+    return [entry.runs for entry in compiled.entries]
+
+
+def test_check_raises_in_a_replay_what_the_function_raises():
+    compiled = pb.compile(F.binary_cross_entropy, fullgraph=True)
+    good, bad = pb.tensor([0.25, 0.5]), pb.tensor([0.25, 1.5])
+    target = pb.tensor([1.0, 0.0])
+    expected = compiled(good, target)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="all elements of input should be between 0 and 1"):
+            compiled(bad, target)
+        assert compiled(good, target) == expected
+    assert replayed(compiled) == [2]
+
+
+@pytest.mark.parametrize(
+    ("function", "good", "bad", "error"),
+    [
+        (lambda x: F.one_hot(x, 3), pb.tensor([0, 2]), pb.tensor([0, 3]), RuntimeError),
+        (pb.linalg.cholesky, pb.eye(2), -pb.eye(2), pb.linalg.LinAlgError),
+        (pb.inverse, pb.eye(2), pb.zeros(2, 2), pb.linalg.LinAlgError),
+        (pb.bernoulli, pb.full((3,), 0.5), pb.full((3,), 2.0), RuntimeError),
+        (lambda x: pb.multinomial(x, 1), pb.ones(3), pb.zeros(3), RuntimeError),
+        (lambda x: pb.take(pb.ones(2), x), pb.tensor([1]), pb.tensor([2]), IndexError),
+    ],
+    ids=["one_hot", "cholesky", "inverse", "bernoulli", "multinomial", "take"],
+)
+def test_checks_of_ops(function, good, bad, error):
+    compiled = pb.compile(function, fullgraph=True)
+    compiled(good)
+    with pytest.raises(error) as eager:
+        function(bad)
+    with pytest.raises(error) as replay:
+        compiled(bad)
+    assert str(replay.value) == str(eager.value)
+    pb.manual_seed(3)
+    expected = function(good)
+    pb.manual_seed(3)
+    assert bool((compiled(good) == expected).all()) and sum(replayed(compiled)) == 1
+
+
+def test_each_branch_has_a_program():
+    function = pb.func.grad(pb.prod)  # divides where no element is 0
+    compiled = pb.compile(function, fullgraph=True)
+    for _ in range(3):
+        for values in ([2.0, 3, 4], [2.0, 0, 4]):
+            assert compiled(pb.tensor(values)).tolist() == function(pb.tensor(values)).tolist()
+    assert replayed(compiled) == [2, 2]
+
+
+def test_branch_of_the_backward_pass():
+    compiled = pb.compile(pb.prod, fullgraph=True)
+    for values in ([2.0, 3], [2.0, 0], [4.0, 3]):
+        one = pb.tensor(values, requires_grad=True)
+        other = pb.tensor(values, requires_grad=True)
+        compiled(one).backward()
+        pb.prod(other).backward()
+        assert one.grad.tolist() == other.grad.tolist()
+    assert replayed(compiled) == [2]
+
+
+def test_failed_check_leaves_the_random_numbers_that_the_function_leaves():
+    def function(x, p):
+        noise = pb.rand(3)
+        return noise + pb.bernoulli(p) + pb.rand(3) * x
+
+    compiled = pb.compile(function, fullgraph=True)
+    x, good, bad = pb.ones(3), pb.full((3,), 0.5), pb.full((3,), 2.0)
+    compiled(x, good)
+    states = []
+    for one in (function, compiled):
+        pb.manual_seed(7)
+        with pytest.raises(RuntimeError, match="p_in"):
+            one(x, bad)
+        states.append((pb.get_rng_state().tolist(), one(x, good).tolist()))
+    assert states[0] == states[1]
+
+
+def test_another_branch_leaves_random_numbers_alone():
+    def function(x):
+        return pb.rand(2) + pb.func.grad(pb.prod)(x)
+
+    compiled = pb.compile(function, fullgraph=True)
+    for values in ([2.0, 3], [2.0, 0], [2.0, 3], [0.0, 3]):
+        pb.manual_seed(1)
+        expected = function(pb.tensor(values))
+        pb.manual_seed(1)
+        assert compiled(pb.tensor(values)).tolist() == expected.tolist()
+
+
+def test_check_after_a_write_raises_and_keeps_the_write():
+    total = pb.zeros(2)
+
+    def function(x):
+        total.add_(1)
+        return F.binary_cross_entropy(x, pb.ones(2))
+
+    compiled = pb.compile(function, fullgraph=True)
+    compiled(pb.full((2,), 0.5))
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        compiled(pb.full((2,), 5.0))
+    assert total.tolist() == [2, 2]
+
+
+def test_branch_after_a_write_is_refused():
+    total = pb.zeros(2)
+
+    def function(x):
+        total.add_(1)
+        return pb.func.grad(pb.prod)(x)
+
+    compiled = pb.compile(function, fullgraph=True)
+    with pytest.raises(RuntimeError, match="a choice by values after a write"):
+        compiled(pb.ones(2))
+
+
+def test_explanation_names_decisions():
+    compiled = pb.compile(F.binary_cross_entropy)
+    compiled(pb.full((2,), 0.5), pb.ones(2))
+    assert "decide(" in str(compiled.explain()) and 'label="decide"' in compiled.to_dot()
+
+
+def test_failing_kernel_raises_the_message_of_the_function():
+    compiled = pb.compile(F.cross_entropy, fullgraph=True)
+    scores = pb.zeros(2, 3)
+    compiled(scores, pb.tensor([0, 2]))
+    with pytest.raises(IndexError) as eager:
+        F.cross_entropy(scores, pb.tensor([0, 7]))
+    with pytest.raises(IndexError) as replay:
+        compiled(scores, pb.tensor([0, 7]))
+    assert str(replay.value) == str(eager.value)
+    compiled(scores, pb.tensor([1, 1]))
+    assert replayed(compiled) == [1]
+
+
+def test_failing_kernel_after_a_write_fails_once():
+    total = pb.zeros(2)
+
+    def function(x, index):
+        total.add_(1)
+        return x.index_select(0, index)
+
+    compiled = pb.compile(function, fullgraph=True)
+    compiled(pb.ones(2), pb.tensor([1]))
+    with pytest.raises(IndexError):
+        compiled(pb.ones(2), pb.tensor([5]))
+    assert total.tolist() == [2, 2]

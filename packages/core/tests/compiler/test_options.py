@@ -1,0 +1,186 @@
+"""compile: options of optimizers that change between steps, as schedulers change them."""
+
+import copy
+
+import pytest
+
+import pullback as pb
+from pullback import nn
+from pullback.optim import lr_scheduler
+
+
+def trained(steps, optimizer, scheduler, compiled, settings):
+    """Return the losses and the parameters of a run, and how many programs it made."""
+    pb.manual_seed(0)
+    model = nn.Linear(3, 2)
+    opt = optimizer(model.parameters(), **settings)
+    schedule = scheduler(opt)
+
+    def step(x):
+        opt.zero_grad()
+        loss = (model(x) ** 2).mean()
+        loss.backward()
+        opt.step()
+        return loss
+
+    run = pb.compile(step, fullgraph=True) if compiled else step
+    losses = []
+    for _ in range(steps):
+        losses.append(run(pb.randn(4, 3)).item())
+        schedule.step()
+    return losses, [p.tolist() for p in model.parameters()], len(run.entries) if compiled else 0
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "settings"),
+    [
+        (pb.optim.SGD, {"lr": 0.1, "weight_decay": 0.01}),
+        (pb.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+        (pb.optim.Adam, {"lr": 0.01}),
+        (pb.optim.AdamW, {"lr": 0.01, "amsgrad": True}),
+        (pb.optim.RMSprop, {"lr": 0.01, "momentum": 0.5}),
+        (pb.optim.Adagrad, {"lr": 0.01, "lr_decay": 0.1}),
+    ],
+)
+def test_learning_rate_that_changes_needs_one_program(optimizer, settings):
+    def scheduler(opt):
+        return lr_scheduler.ExponentialLR(opt, 0.9)
+
+    expected = trained(25, optimizer, scheduler, False, settings)
+    found = trained(25, optimizer, scheduler, True, settings)
+    assert found[:2] == expected[:2]
+    assert found[2] == 1
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "settings"),
+    [
+        (pb.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+        (pb.optim.Adam, {"lr": 0.01, "betas": (0.9, 0.99)}),
+    ],
+)
+def test_momentum_that_changes_needs_one_program(optimizer, settings):
+    def scheduler(opt):
+        return lr_scheduler.OneCycleLR(opt, max_lr=0.1, total_steps=30)
+
+    expected = trained(25, optimizer, scheduler, False, settings)
+    found = trained(25, optimizer, scheduler, True, settings)
+    assert found[:2] == expected[:2]
+    assert found[2] == 1
+
+
+def test_momentum_that_becomes_zero_needs_another_program():
+    class Drop:
+        def __init__(self, opt):
+            self.opt, self.count = opt, 0
+
+        def step(self):
+            self.count += 1
+            if self.count >= 5:
+                self.opt.param_groups[0]["momentum"] = 0.0
+
+    settings = {"lr": 0.1, "momentum": 0.9}
+    expected = trained(10, pb.optim.SGD, Drop, False, settings)
+    found = trained(10, pb.optim.SGD, Drop, True, settings)
+    assert found[:2] == expected[:2]
+    assert found[2] == 2
+
+
+def test_groups_have_rates_of_their_own():
+    def run(compiled):
+        a, b = (pb.ones(2, requires_grad=True) for _ in range(2))
+        opt = pb.optim.SGD([{"params": [a]}, {"params": [b], "lr": 0.1}], lr=0.1)
+
+        def step():
+            opt.zero_grad()
+            (a * b).sum().backward()
+            opt.step()
+
+        function = pb.compile(step, fullgraph=True) if compiled else step
+        for number in range(6):
+            opt.param_groups[number % 2]["lr"] = 0.1 / (number + 1)
+            function()
+        return a.tolist(), b.tolist(), len(function.entries) if compiled else 1
+
+    assert run(True) == run(False)
+
+
+def test_rate_that_other_code_reads_is_watched():
+    x = pb.ones(2, requires_grad=True)
+    opt = pb.optim.SGD([x], lr=0.5)
+
+    @pb.compile
+    def step():
+        opt.zero_grad()
+        (x * x).sum().backward()
+        opt.step()
+        return x.detach() * opt.param_groups[0]["lr"]
+
+    for rate in (0.5, 0.25, 0.125):
+        opt.param_groups[0]["lr"] = rate
+        before = x.detach().clone()
+        assert step().tolist() == (before * (1 - 2 * rate) * rate).tolist()
+
+
+def test_rate_of_a_group_in_a_closure_is_watched():
+    x = pb.ones(2, requires_grad=True)
+    opt = pb.optim.SGD([x], lr=0.5)
+    group = opt.param_groups[0]
+
+    @pb.compile
+    def step():
+        opt.zero_grad()
+        (x * x).sum().backward()
+        opt.step()
+        return sum(v for v in group.values() if type(v) is float)
+
+    for rate in (0.5, 0.25, 0.25, 0.125):
+        opt.param_groups[0]["lr"] = rate
+        assert step() == sum(v for v in group.values() if type(v) is float)
+
+
+def test_rate_of_an_optimizer_without_a_fused_step_is_watched():
+    class Signs(pb.optim.Optimizer):
+        def __init__(self, params, lr):
+            super().__init__(params, {"lr": lr})
+
+        def _step_group(self, group):
+            for p, grad in zip(*self._gather(group)):
+                p.sub_(grad.sign(), alpha=group["lr"])
+
+    x = pb.ones(2, requires_grad=True)
+    opt = Signs([x], 0.5)
+
+    @pb.compile
+    def step():
+        opt.zero_grad()
+        (x * x).sum().backward()
+        opt.step()
+
+    for rate in (0.5, 0.25, 0.125, 0.0625):
+        before = copy.copy(x.detach().tolist())
+        opt.param_groups[0]["lr"] = rate
+        step()
+        assert x.tolist() == [one - rate for one in before]
+
+
+def test_scheduler_inside_is_not_replayed_without_its_step():
+    x = pb.ones(2, requires_grad=True)
+    opt = pb.optim.SGD([x], lr=0.5)
+    schedule = lr_scheduler.ExponentialLR(opt, 0.5)
+
+    @pb.compile
+    def step():
+        opt.zero_grad()
+        x.sum().backward()
+        opt.step()
+        schedule.step()
+
+    for _ in range(3):
+        step()
+    with pytest.warns(UserWarning, match="changes what it refers to"):
+        step()
+    for _ in range(2):
+        step()
+    assert opt.param_groups[0]["lr"] == 0.5 * 0.5**6
+    assert x.tolist() == [1 - (1 - 0.5**6)] * 2
