@@ -12,7 +12,7 @@ from typing import Any
 from pullback import random as _random
 from pullback._c.base.state import is_grad_enabled
 from pullback._c.capture.compiled import (
-    CompiledFunction,
+    CompiledCallable,
     Entry,
     flat_memory,
     grad_now,
@@ -48,7 +48,7 @@ def set_stance(name: str) -> None:
     set_forced_eager(name == "force_eager")
 
 
-class Compiled(CompiledFunction):
+class Compiled(CompiledCallable):
     """What ``compile`` returns for a function.
 
     >>> import pullback
@@ -225,8 +225,12 @@ class _Capture:
         if self.entry.program is None:
             self.refusal = recorder.refusal
             return
+        name = getattr(self.owner, "__qualname__", type(self.owner.function).__name__)
+        self.entry.program.name = f"compiled {name}"
         if backward is not None:
             backward.attach(self.entry)
+            if backward.program is not None:
+                backward.program.name = f"compiled {name} backward"
 
     def gradients(self, recorder: Recorder, results: list[Any]) -> list[Tensor]:
         """Note the leaves whose gradients the function sets; return these gradients."""
@@ -347,7 +351,7 @@ class _Backward:
         """Run the forward program; its results have the backward program as their graph."""
         targets = [tensors[one] if isinstance(one, int) else one for one in self.targets]
         call = _Call(self, entry, tensors, args, kwargs)
-        found = list(_Replay.apply(call, *targets))
+        found = list(CompiledFunction.apply(call, *targets))
         if not call.done:
             return None
         for i, one in call.there.items():
@@ -417,7 +421,7 @@ class _Call:
         self.done = False  # whether the program was for these values
 
 
-class _Replay(Function):
+class CompiledFunction(Function):
     """The graph of a compiled function's results."""
 
     @staticmethod

@@ -12,7 +12,7 @@ from pullback._c.capture.signature cimport Signature, must_run_eagerly
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport Tensor, is_tensor, tensor_extra, tensor_wrap
 
-__all__ = ["CompiledFunction", "Entry", "flat_memory", "grad_now", "set_forced_eager"]
+__all__ = ["CompiledCallable", "Entry", "flat_memory", "grad_now", "set_forced_eager"]
 
 
 cdef bint forced_eager = False
@@ -94,7 +94,7 @@ cdef class Entry:
         return self.rebuild(found)
 
 
-cdef class CompiledFunction:
+cdef class CompiledCallable:
     """A function whose kernels are recorded at the first call of a kind, and replayed later."""
     cdef readonly object function
     cdef readonly list entries

@@ -23,6 +23,7 @@ cdef class Outer:
 
 
 cdef class Program:
+    cdef public str name                # in profiles
     cdef readonly list launches
     cdef readonly list buffers
     cdef readonly list results          # Result, the number of an argument, or any other value
@@ -41,6 +42,7 @@ cdef class Program:
 
     cdef bint stale(self) noexcept
     cdef list draw(self, object instance)
+    cdef int launches_at(self, int number)
     cdef int give_back(self, list firsts, Py_ssize_t kept) except -1
 
 

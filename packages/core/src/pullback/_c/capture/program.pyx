@@ -12,8 +12,8 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
 from pullback.abi cimport (
-    PB_DEVICE_TO_DEVICE, PB_DEVICE_TO_HOST, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, pb_array,
-    pb_call, pb_kernel, pb_param)
+    PB_DEVICE_TO_DEVICE, PB_DEVICE_TO_HOST, PB_EVENT_OP, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK,
+    pb_array, pb_call, pb_event, pb_kernel, pb_param)
 from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.errors cimport raise_code
 from pullback._c.base.layout cimport layout_release, layout_retain
@@ -26,6 +26,7 @@ from pullback._c.capture.signature cimport Option
 from pullback._c.device.device cimport device_type, device_types, pb_device_type, pb_entry
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.dispatch.launch cimport call_again
+from pullback._c.dispatch.observer cimport begin_event, end_event, lasting
 from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, tensor_new, tensor_wrap
 
 from pullback.ops.table.primitives import PRIMITIVES
@@ -114,7 +115,7 @@ cdef class Instance:
     cdef pb_storage *arena
     cdef list groups
     cdef pb_member *members             # of all groups, one after the other
-    cdef int failed, failed_end         # the launches at which the run ended with an exception
+    cdef int failed                     # the launch at which the run ended with an exception
     cdef char message[PB_MESSAGE_SIZE]
 
     def __dealloc__(self):
@@ -243,43 +244,80 @@ cdef bint decides(pb_step *step) except -1:
     return False
 
 
-cdef bint run_steps(Instance instance) except -1:
+cdef str name_in_profiles(Instance instance, int first):
+    """Return the name of a kernel or a group."""
+    cdef list names
+    cdef Group group
+    if instance.steps[first].group < 0:
+        return (<Launch>instance.launches[first]).primitive
+    group = <Group>instance.groups[instance.steps[first].group]
+    names = [one.primitive for one in instance.launches[first:first + group.count]]
+    return f"group({', '.join(names[:4])}{', ...' if len(names) > 4 else ''})"
+
+
+cdef bint run_observed(Instance instance, str name) except -1:
+    """Run all kernels, with an event for the program and one for each kernel or group."""
+    cdef pb_event event
+    cdef bint fits
+    memset(&event, 0, sizeof(event))
+    event.sequence = -1
+    begin_event(&event, PB_EVENT_OP, lasting(name))
+    try:
+        fits = run_steps(instance, True)
+    finally:
+        end_event(&event)
+    return fits
+
+
+cdef bint run_steps(Instance instance, bint observed) except -1:
     """Run all kernels in order; False if a decision has another outcome: the rest has not run."""
-    cdef pb_step *step = instance.steps
-    cdef pb_step *end = instance.steps + instance.nsteps
+    cdef pb_event event
+    cdef int number = 0, count
+    while number < instance.nsteps:
+        instance.failed = number
+        if observed:
+            memset(&event, 0, sizeof(event))
+            event.sequence = -1
+            begin_event(&event, PB_EVENT_OP, lasting(name_in_profiles(instance, number)))
+            try:
+                count = run_step(instance, instance.steps + number)
+            finally:
+                end_event(&event)
+        else:
+            count = run_step(instance, instance.steps + number)
+        if count == 0:
+            return False
+        number += count
+    return True
+
+
+cdef inline int run_step(Instance instance, pb_step *step) except -1:
+    """Run a kernel or a group; return how many launches that are, 0 for another outcome."""
     cdef pb_kernel kernel
     cdef Group group
     cdef int code
-    cdef bint observed = process.observer != NULL
-    while step < end:
-        instance.failed = <int>(step - instance.steps)
-        instance.failed_end = instance.failed + 1
-        if step.expected >= 0:
-            if decides(step) != step.expected:
-                error = (<Launch>instance.launches[instance.failed]).error
-                if error is None:
-                    return False
-                raise type(error)(*error.args)
-            step += 1
-            continue
-        if step.group >= 0:
-            group = <Group>instance.groups[step.group]
-            instance.failed_end = instance.failed + group.count
-            run_group(group, instance.members + group.first, device_types() + step.type_id,
-                      instance.message)
-            step += group.count
-            continue
-        kernel = NULL if step.entry == NULL or observed else step.entry.kernel
-        if kernel == NULL:
-            call_again(step.type_id, step.call, step.key, step.work)
-            step.call.message = instance.message
-        else:
-            instance.message[0] = 0
-            code = kernel(step.call)
-            if code != PB_OK:
-                raise_code(code, instance.message, <str>primitive_names[step.call.primitive])
-        step += 1
-    return True
+    if step.expected >= 0:
+        if decides(step) == step.expected:
+            return 1
+        error = (<Launch>instance.launches[instance.failed]).error
+        if error is None:
+            return 0
+        raise type(error)(*error.args)
+    if step.group >= 0:
+        group = <Group>instance.groups[step.group]
+        run_group(group, instance.members + group.first, device_types() + step.type_id,
+                  instance.message)
+        return group.count
+    kernel = NULL if step.entry == NULL else step.entry.kernel
+    if kernel == NULL:
+        call_again(step.type_id, step.call, step.key, step.work)
+        step.call.message = instance.message
+        return 1
+    instance.message[0] = 0
+    code = kernel(step.call)
+    if code != PB_OK:
+        raise_code(code, instance.message, <str>primitive_names[step.call.primitive])
+    return 1
 
 
 # ---- programs ------------------------------------------------------------------------------------
@@ -371,10 +409,11 @@ cdef class Program:
                 (<pb_param *>(<Launch>instance.launches[number]).call.param)[<int>param].d = (
                     (<Option>option).value())
             try:
-                fits = run_steps(instance)
+                fits = (run_steps(instance, False) if process.observer == NULL
+                        else run_observed(instance, self.name))
                 done = True
             except (IndexError, RuntimeError, ValueError):
-                if self.first_write < instance.failed_end:
+                if self.first_write < instance.failed + self.launches_at(instance.failed):
                     raise
                 fits = False
                 done = True
@@ -436,6 +475,14 @@ cdef class Program:
                 (<pb_param *>launch.call.param)[launch.offset].i = as_signed(
                     first + launch.draw_shift)
         return firsts
+
+    cdef int launches_at(self, int number):
+        """Return how many launches run at once: those of the group that begins there, or one."""
+        cdef Group group
+        for group in self.groups:
+            if group.first == number:
+                return group.count
+        return 1
 
     cdef int give_back(self, list firsts, Py_ssize_t kept) except -1:
         """Let the generators give random numbers again, but those of the first draws."""

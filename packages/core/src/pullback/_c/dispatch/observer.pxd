@@ -5,6 +5,7 @@ from pullback.abi cimport pb_event
 from pullback._c.graph.op cimport Op
 from pullback._c.base.types cimport pb_node
 
+cdef const char *lasting(str name) except NULL
 cdef int begin_op(pb_event *event, Op op, PyObject **args) except -1
 cdef int begin_node(pb_event *event, pb_node *node, PyObject **grads, int kind) except -1
 cdef void begin_event(pb_event *event, int kind, const char *name) noexcept
