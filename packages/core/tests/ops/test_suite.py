@@ -1,5 +1,6 @@
 """The conformance suite as users run it: options, expected failures, totals."""
 
+import itertools
 import json
 import os
 import threading
@@ -115,6 +116,14 @@ def is_checkpointed():
     return len(runs) == 2
 
 
+def is_compiled():
+    runs = itertools.count()
+    call = differentiable(lambda x: (next(runs), x.exp())[1])
+    for value in range(3):
+        call(pb.full((1,), float(value)))
+    return next(runs) == 1
+
+
 SEEN = {
     "anomaly": pb.is_anomaly_enabled,
     "hooks": saves_copies,
@@ -122,6 +131,7 @@ SEEN = {
     "no-fallback": lambda: os.environ.get("PULLBACK_FALLBACK") == "error",
     "vmap": lambda: levels.level_count() == 1,
     "checkpoint": is_checkpointed,
+    "compile": is_compiled,
 }
 
 

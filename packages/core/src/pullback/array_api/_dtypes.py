@@ -188,6 +188,8 @@ class NamespaceInfo:
 
     def devices(self):
         """Return every device whose memory tensors can be in; plugins that fail have none."""
+        import pullback
+
         found = []
         for kind in dict.fromkeys(("cpu", "cuda", *installed(), *known_device_types())):
             if kind == "meta":
@@ -196,7 +198,8 @@ class NamespaceInfo:
                 count = device_count(kind)
             except RuntimeError:
                 continue
-            found += [device(kind, i) if count > 1 else device(kind) for i in range(count)]
+            named = [device(kind, i) for i in range(count)] if count > 1 else [device(kind)]
+            found += [pullback.empty(0, device=one).device for one in named[:count]]
         return found
 
     def dtypes(self, *, device=None, kind=None):

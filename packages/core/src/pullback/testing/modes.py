@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -16,10 +17,15 @@ Run = Callable[[], None]
 _checkpointed = ContextVar(
     "whether functions are checkpointed where they are differentiated", default=False
 )
+_compiled = ContextVar(
+    "whether functions are compiled where they are differentiated", default=False
+)
 
 
 def differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function as checks shall call it for its derivatives."""
+    if _compiled.get():
+        return _replayed(function)
 
     @functools.wraps(function)
     def call(*values: Any) -> Any:
@@ -28,6 +34,29 @@ def differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*values)
 
     return call
+
+
+def _replayed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a compiled function that has recorded a call before the first one."""
+    compiled = pb.compile(function)
+    calls: list[Any] = []
+
+    @functools.wraps(function)
+    def call(*values: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="compile")
+            if not calls:
+                calls.append(compiled(*(copied(value) for value in values)))
+            return compiled(*values)
+
+    return call
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of a tensor, as a leaf; other values as they are."""
+    if not isinstance(value, pb.Tensor):
+        return value
+    return value.detach().clone().requires_grad_(value.requires_grad)
 
 
 def run_plainly(function: Run) -> None:
@@ -97,6 +126,15 @@ def run_with_checkpoints(function: Run) -> None:
         _checkpointed.reset(token)
 
 
+def run_compiled(function: Run) -> None:
+    """Compute every gradient with values that a replay of the checked op computes."""
+    token = _compiled.set(True)
+    try:
+        function()
+    finally:
+        _compiled.reset(token)
+
+
 MODES = {
     "plain": run_plainly,
     "anomaly": run_with_anomaly_detection,
@@ -105,4 +143,5 @@ MODES = {
     "no-fallback": run_without_fallback,
     "vmap": run_under_vmap,
     "checkpoint": run_with_checkpoints,
+    "compile": run_compiled,
 }

@@ -64,6 +64,11 @@ ctypedef struct pb_capture:
     void (*written)(void *self, pb_storage *storage) noexcept
     void (*changed)(void *self, PyObject *tensor, capture_change what) noexcept
     int (*refuse)(void *self, const char *what) except -1
+    # What comes next depends on a one-element tensor: returns its truth. Where that is False, the
+    # caller raises `error`, or one of that class; None: it raises nothing.
+    bint (*decided)(void *self, PyObject *condition, PyObject *error) except -1
+    # An optimizer updates so many parameters of a group from here on.
+    int (*stepped)(void *self, PyObject *group, Py_ssize_t count) except -1
 
 
 # Process-wide switches, each tested on the hot path.
@@ -108,6 +113,13 @@ cdef inline void captured_change(PyObject *tensor, capture_change what) noexcept
     """Note what is about to be done to a tensor."""
     if capturing():
         globals_().capture.changed(globals_().capture.self, tensor, what)
+
+
+cdef inline int captured_step(PyObject *group, Py_ssize_t count) except -1:
+    """Note that an optimizer begins to update the parameters of a group, so many of them."""
+    if capturing():
+        globals_().capture.stepped(globals_().capture.self, group, count)
+    return 0
 
 
 cdef inline int refuse_capture(const char *what) except -1:

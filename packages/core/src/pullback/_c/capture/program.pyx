@@ -22,7 +22,7 @@ from pullback._c.base.types cimport pb_storage
 from pullback._c.capture.groups cimport Group, fill_members, pb_member, run_group
 from pullback._c.capture.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_TEMPORARY, Buffer, Launch)
-from pullback._c.capture.signature cimport Option
+from pullback._c.capture.options cimport Option
 from pullback._c.device.device cimport device_type, device_types, pb_device_type, pb_entry
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.dispatch.launch cimport call_again

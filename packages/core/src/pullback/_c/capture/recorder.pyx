@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memset
 
 from pullback.abi cimport (
-    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_PARAM_FLOAT, PB_U8, pb_array, pb_call)
+    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_U8, pb_array, pb_call)
 from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.layout cimport layout_contiguous, layout_shape
 from pullback._c.base.state cimport (
@@ -26,7 +26,9 @@ from pullback._c.capture.launches cimport (
 from pullback._c.capture.program cimport (
     Outer, Program, Result, fill, place_temporaries, result_of)
 from pullback._c.capture.groups cimport find_groups
-from pullback._c.capture.signature cimport Option
+from pullback._c.capture.liveness cimport (
+    decides_late, first_write, live_launches, number_uses)
+from pullback._c.capture.options cimport options_of
 from pullback._c.device.storage cimport storage_new, storage_original, storage_retain
 from pullback._c.graph.tensor cimport (
     Tensor, is_tensor, tensor_data, tensor_requires_grad, tensor_wrap)
@@ -122,6 +124,8 @@ cdef class Recorder:
         self.hooks.written = written
         self.hooks.changed = changed
         self.hooks.refuse = refuse
+        self.hooks.decided = decided
+        self.hooks.stepped = stepped
         self.sequence = self.hooks.state.sequence
         process.capture = &self.hooks
 
@@ -229,31 +233,10 @@ cdef class Recorder:
         if call.primitive in random_params:
             self.find_draw(made)
         if self.steps and families[call.primitive] == "optim":
-            self.find_options(made)
+            step = self.steps[len(self.steps) - 1]
+            made.options = options_of(made, step[0])
+            step[2] += 0 if made.options is None else made.call.param[0].i
         self.launches.append(made)
-        return 0
-
-    cdef int find_options(self, Launch made) except -1:
-        """Find the options of a parameter group that are parameters of a fused step."""
-        cdef Option option
-        cdef int i = -1
-        step = self.steps[len(self.steps) - 1]
-        group = step[0]
-        made.options = []
-        for name in param_names[made.call.primitive]:
-            i += 1
-            key, item = ("betas", int(name[4:]) - 1) if name[:4] == "beta" else (name, -1)
-            value = group.get(key)
-            if item >= 0 and type(value) is tuple and len(value) == 2:
-                value = value[item]
-            if made.call.param[i].kind == PB_PARAM_FLOAT and type(value) in (float, int) and (
-                    made.call.param[i].d == value):
-                option = Option(group, key, item)
-                made.options.append((i, option))
-        if any(option.key == "lr" for _, option in made.options):
-            step[2] += made.call.param[0].i         # not a step by which steps are counted
-        else:
-            made.options = None
         return 0
 
     def options(self):
@@ -301,14 +284,6 @@ cdef class Recorder:
         if error is not None and not outcome:
             self.strict = False             # the function is about to raise: that is what counts
         return outcome
-
-    cdef bint decides_late(self):
-        """True if a decision without an error comes after a write to memory from outside."""
-        cdef Launch launch
-        for launch in self.launches[first_write(self.launches, self.buffers):]:
-            if launch.expected is not None and launch.error is None:
-                return True
-        return False
 
     cdef int find_draw(self, Launch made) except -1:
         """Find the draw from which a random kernel has its numbers."""
@@ -434,7 +409,7 @@ cdef class Recorder:
         if any(blocks is None for _, _, _, blocks in self.draws):
             self.refuse_now("a new state of a generator of random numbers")
             return None
-        if self.decides_late():
+        if decides_late(self.launches, self.buffers):
             self.refuse_now("a choice by values after a write to a tensor from outside")
             return None
         made.results = []
@@ -509,71 +484,6 @@ cdef class Recorder:
         made.arena = place_temporaries(self.buffers, inner)
         made.idle = []
         return made
-
-
-# ---- what is recorded need not all run -----------------------------------------------------------
-
-cdef int first_write(list launches, list buffers) except -1:
-    """Return the first launch that writes to an argument or memory from outside; else the end."""
-    cdef Launch launch
-    cdef int i, number = 0
-    for launch in launches:
-        for i in range(launch.call.nout):
-            if launch.buffers[i] >= 0 and (<Buffer>buffers[launch.buffers[i]]).kind in (
-                    BUFFER_INPUT, BUFFER_OUTER):
-                return number
-        number += 1
-    return number
-
-
-cdef list live_launches(list launches, list buffers):
-    """Return the launches whose results are used, by a later one or after the program."""
-    cdef Launch launch
-    cdef list kept = []
-    cdef int i
-    cdef bint needed
-    cdef set used = {one.number for one in buffers if one.kind != BUFFER_TEMPORARY}
-    for launch in reversed(launches):
-        needed = launch.expected is not None
-        for i in range(launch.call.nout):
-            needed = needed or launch.buffers[i] in used
-        if not needed:
-            continue
-        kept.append(launch)
-        for i in range(launch.call.nout + launch.call.nin):
-            if launch.buffers[i] >= 0:
-                used.add(launch.buffers[i])
-    kept.reverse()
-    return kept
-
-
-cdef int number_uses(list launches, list buffers) except -1:
-    """Set the first and the last launch that uses each buffer."""
-    cdef Launch launch
-    cdef Buffer buffer
-    cdef int i, number = 0
-    for buffer in buffers:
-        buffer.first = buffer.last = -1
-    for launch in launches:
-        for i in range(launch.call.nout + launch.call.nin):
-            if launch.buffers[i] >= 0:
-                buffer = <Buffer>buffers[launch.buffers[i]]
-                if buffer.first < 0:
-                    buffer.first = number
-                buffer.last = number
-        number += 1
-    return 0
-
-
-def decided(Tensor condition not None, error):
-    """Record a decision of this thread's capture; return it."""
-    return (<Recorder>process.capture.self).decide(condition, error)
-
-
-def note_step(dict group not None, Py_ssize_t count):
-    """Note that an optimizer begins to update the parameters of a group, so many of them."""
-    if count:
-        (<Recorder>process.capture.self).steps.append([group, count, 0])
 
 
 def is_capturing():
@@ -675,3 +585,13 @@ cdef void changed(void *self, PyObject *tensor, capture_change what) noexcept:
 
 cdef int refuse(void *self, const char *what) except -1:
     return (<Recorder>self).refuse_now(what.decode())
+
+
+cdef bint decided(void *self, PyObject *condition, PyObject *error) except -1:
+    return (<Recorder>self).decide(<Tensor>condition, <object>error)
+
+
+cdef int stepped(void *self, PyObject *group, Py_ssize_t count) except -1:
+    if count:
+        (<Recorder>self).steps.append([<object>group, count, 0])
+    return 0

@@ -18,17 +18,6 @@ cdef class Spec:
     cdef readonly str where             # how messages name it
 
 
-# An option of a parameter group, a number that a program reads in each run.
-cdef class Option:
-    cdef readonly dict group
-    cdef readonly str key
-    cdef readonly int item              # of a tuple; -1: the option is a number itself
-    cdef int sign                       # it keeps: -1, 0, 1, or 2 for NaN
-
-    cdef double value(self) except? -1
-    cdef bint holds(self) except -1
-
-
 cdef class Signature:
     cdef Spec args, kwargs
     cdef list guards

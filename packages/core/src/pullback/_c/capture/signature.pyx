@@ -15,11 +15,12 @@ from pullback._c.base.dtype cimport dtype_default, dtype_itemsize, dtype_object
 from pullback._c.base.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_same_strides, layout_shape_tuple)
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
+from pullback._c.capture.options cimport Option
 from pullback._c.device.device cimport device as device_class
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_WRAPPED, TENSOR_LAZY, Tensor, device_key, is_tensor, tensor_requires_grad)
 
-__all__ = ["Guard", "Option", "Signature", "is_plain", "runs_eagerly"]
+__all__ = ["Guard", "Signature", "is_plain", "runs_eagerly"]
 
 cdef pb_globals *process = globals_()
 
@@ -223,35 +224,6 @@ cdef class Guard:
 
     def __repr__(self):
         return f"<Guard {self.where}>"
-
-
-cdef int sign_of(double value) noexcept:
-    return 2 if value != value else (value > 0) - (value < 0)
-
-
-cdef class Option:
-    """An option of an optimizer's parameter group that a fused step takes as it is.
-
-    Programs read it in each run. Whether it is 0 decides which states there are, so that must stay.
-    """
-
-    def __init__(self, dict group not None, str key, int item):
-        self.group = group
-        self.key = key
-        self.item = item
-        self.sign = sign_of(self.value())
-
-    cdef double value(self) except? -1:
-        found = self.group[self.key]
-        return found if self.item < 0 else found[self.item]
-
-    cdef bint holds(self) except -1:
-        found = self.group.get(self.key)
-        if self.item >= 0:
-            if type(found) is not tuple or len(<tuple>found) <= self.item:
-                return False
-            found = (<tuple>found)[self.item]
-        return (type(found) is float or type(found) is int) and sign_of(found) == self.sign
 
 
 # ---- signatures ----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from pullback._c.device.storage cimport storage_alias, storage_retain
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_LAZY, Tensor, same_device, tensor_alias, tensor_data, tensor_device,
     tensor_new, tensor_over, tensor_wrap)
-from pullback._c.base.state cimport captured_read, capturing, refuse_capture
+from pullback._c.base.state cimport captured_read, capturing, globals_, refuse_capture
 from pullback._c.base.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 
@@ -344,8 +344,8 @@ def decide(Tensor condition not None, error=None):
     errors, their texts depend on values.
     """
     if capturing():
-        from pullback._c.capture.recorder import decided
-        return decided(condition, error)
+        return globals_().capture.decided(globals_().capture.self, <PyObject *>condition,
+                                          <PyObject *>error)
     return bool(item(condition))
 
 

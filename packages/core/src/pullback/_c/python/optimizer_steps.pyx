@@ -6,7 +6,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
 from pullback.abi cimport PB_F32, PB_F64, PB_MASK_FLOATING
-from pullback._c.base.state cimport GRAD_CLEARED, captured_change, capturing
+from pullback._c.base.state cimport GRAD_CLEARED, captured_change, captured_step, capturing
 from pullback._c.base.types cimport STORAGE_READONLY
 from pullback._c.device.device cimport DEVICE_META, device_types
 from pullback._c.dispatch.call cimport op_call2
@@ -56,9 +56,7 @@ def gather(params, state, tuple names not None, init, group):
         for i in range(count):
             value = PyDict_GetItemWithError(states, names[i])
             (<list>lists[i]).append(None if value == NULL else <object>value)
-    if capturing():
-        from pullback._c.capture.recorder import note_step
-        note_step(group, len(found))
+    captured_step(<PyObject *>group, len(found))
     return found, grads, *lists
 
 

@@ -65,7 +65,16 @@ REFUSED: dict[str, tuple[type, ...]] = {
 }
 LEGACY = {"size_average", "reduce"}  # if given, 'reduction' does not count
 CONTENT = 256  # elements of a result that are looked at
-MODES = ("plain",) * 6 + ("no_grad", "inference", "vmap", "vmap", "dual", "grad", "anomaly")
+MODES = ("plain",) * 6 + (
+    "no_grad",
+    "inference",
+    "vmap",
+    "vmap",
+    "dual",
+    "grad",
+    "anomaly",
+    "compile",
+)
 
 
 @dataclasses.dataclass
@@ -290,6 +299,10 @@ def under(call: Call) -> Any:
     if call.mode == "anomaly":
         with pb.autograd.set_detect_anomaly(True):
             return function(*call.args)
+    if call.mode == "compile":
+        compiled = pb.compile(function)
+        compiled(*call.args)
+        return compiled(*call.args)
     positions = [at for at, value in enumerate(call.args) if is_tensor(value)]
     if call.mode == "plain" or not positions:
         return function(*call.args)
