@@ -385,6 +385,14 @@ def test_gradient_that_a_user_keeps_is_not_written():
     assert kept.tolist() == [[2, 2]] and layer.weight.grad.tolist() == [[3, 3]]
 
 
+def test_transforms_leave_no_memory_behind():
+    weight = pb.randn(4, 4)
+    compiled = pb.compile(pb.func.hessian(lambda x: pb.tanh(weight @ x).pow(2).sum()))
+    for _ in range(3):
+        compiled(pb.randn(4))
+    assert replayed(compiled) == 2
+
+
 def test_transforms_and_custom_functions_inside():
     class Cube(pb.autograd.Function):
         @staticmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -238,8 +237,6 @@ class _Capture:
         changes = recorder.changes
         while changes:
             tensor, events = changes.popitem()[1]
-            if sys.getrefcount(tensor) == 2:  # nothing else has it: the function made it
-                continue
             if any(what == _HISTORY for what, _ in events) and recorder.is_known(tensor):
                 self.refusal = "an in-place write that autograd records, to a tensor from outside"
             events = [event for event in events if event[0] != _HISTORY]
@@ -346,7 +343,7 @@ class _Backward:
         entry.replay = self.replay
 
     def replay(
-        self, entry: Entry, tensors: tuple[Tensor, ...], args: Any, kwargs: Any
+        self, entry: Entry, tensors: list[Tensor], args: Any, kwargs: Any
     ) -> list[Any] | None:
         """Run the forward program; its results have the backward program as their graph."""
         targets = [tensors[one] if isinstance(one, int) else one for one in self.targets]
@@ -367,7 +364,7 @@ class _Backward:
             one if one.stride() == stride else _in_layout(one, shape, stride)
             for one, (shape, stride) in zip(seeds, self.layouts)
         ]
-        found = self.program.run((*fitting, *ctx.saved_tensors))
+        found = self.program.run([*fitting, *ctx.saved_tensors])
         if found is None:  # another choice by values than when it was recorded
             return self.recorded(ctx, seeds, False)
         given = iter(found)

@@ -1,4 +1,3 @@
-# build: small
 """Calls of compiled functions: the program of a call that is alike runs, or Python records one."""
 
 from cpython.object cimport PyObject
@@ -74,8 +73,8 @@ cdef class Entry:
         self.grads = []
         self.expected = []
 
-    cdef tuple match(self, tuple args, dict kwargs):
-        cdef tuple tensors = self.signature.match(args, kwargs)
+    cdef list match(self, tuple args, dict kwargs):
+        cdef list tensors = self.signature.match(args, kwargs)
         if tensors is None or not self.expected:
             return tensors
         for leaf, grad in self.expected:
@@ -84,7 +83,7 @@ cdef class Entry:
                 return None
         return tensors
 
-    def finish(self, tuple tensors not None, list found not None):
+    cdef object finish(self, list tensors, list found):
         """Set the gradients, and return the value that the function returns."""
         for leaf, number in self.grads:
             set_grad(<Tensor>(leaf if is_tensor(leaf) else tensors[leaf]),
@@ -107,7 +106,7 @@ cdef class CompiledCallable:
 
     def __call__(self, *args, **kwargs):
         cdef Entry entry
-        cdef tuple tensors
+        cdef list tensors
         if forced_eager:
             return self.function(*args, **kwargs)
         for entry in self.entries:

@@ -40,10 +40,9 @@ cdef class Program:
     cdef list idle                      # instances that no thread runs
     cdef readonly list groups           # Group, in order
 
+    cpdef list run(self, list inputs, list drawn=*)
     cdef bint stale(self) noexcept
-    cdef list draw(self, object instance)
     cdef int launches_at(self, int number)
-    cdef int give_back(self, list firsts, Py_ssize_t kept) except -1
 
 
 cdef Result result_of(Tensor tensor, int buffer)

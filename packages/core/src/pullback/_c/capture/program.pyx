@@ -1,4 +1,3 @@
-# build: small
 """Programs: kernel calls that were recorded, and run again without Python and without dispatch.
 
 A program's memory is in buffers. Addresses of arguments, of memory from outside and of results may
@@ -19,6 +18,7 @@ from pullback._c.base.errors cimport raise_code
 from pullback._c.base.layout cimport layout_release, layout_retain
 from pullback._c.base.state cimport globals_, pb_globals
 from pullback._c.base.types cimport pb_storage
+from pullback._c.capture.draws cimport count_drawn, give_back, take_draws
 from pullback._c.capture.groups cimport Group, fill_members, pb_member, run_group
 from pullback._c.capture.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_TEMPORARY, Buffer, Launch)
@@ -364,7 +364,7 @@ cdef class Program:
                 return True
         return False
 
-    def run(self, tuple inputs not None, list drawn=None):
+    cpdef list run(self, list inputs, list drawn=None):
         """Run on arguments that fit; return the results.
 
         None if memory from outside is gone (``stale``), if a decision has another outcome than when
@@ -377,8 +377,8 @@ cdef class Program:
         cdef Result result
         cdef Outer prior
         cdef Tensor tensor
-        cdef list found = [], firsts = []
-        cdef dict fresh = {}
+        cdef list found = [], firsts = None
+        cdef list fresh = None
         cdef pb_storage *storage
         cdef int64_t delta
         cdef bint done = False, fits = True
@@ -397,14 +397,15 @@ cdef class Program:
                     storage = buffer.storage
                 else:
                     storage = storage_new(buffer.device_type, buffer.device_index, buffer.nbytes)
+                    if fresh is None:
+                        fresh = [None] * len(self.buffers)
                     fresh[buffer.number] = keep(storage)
                     if buffer.storage != NULL:
                         fill(storage, buffer.storage)
                 if (instance.bases[buffer.number] != storage.data
                         or instance.deltas[buffer.number] != delta):
                     instance.move(buffer.number, storage.data, delta)
-            if self.draws:
-                firsts = self.draw(instance)
+            firsts = take_draws(self.draws, instance.launches) if self.draws else []
             for number, param, option in self.options:
                 (<pb_param *>(<Launch>instance.launches[number]).call.param)[<int>param].d = (
                     (<Option>option).value())
@@ -419,7 +420,7 @@ cdef class Program:
                 done = True
             finally:
                 if not done:
-                    self.give_back(firsts, drawn_before(instance))
+                    give_back(self.draws, firsts, count_drawn(instance.launches[:instance.failed]))
                 for prior in self.outers if fits else ():
                     storage = prior.storage
                     if storage == NULL:
@@ -428,7 +429,7 @@ cdef class Program:
         finally:
             self.idle.append(instance)
         if not fits:
-            self.give_back(firsts, 0)
+            give_back(self.draws, firsts, 0)
             return None
         if drawn is not None:
             for (generator, _), (seed, first) in zip(self.draws, firsts):
@@ -461,21 +462,6 @@ cdef class Program:
             found.append(tensor)
         return found
 
-    cdef list draw(self, object instance):
-        """Reserve random numbers, and tell their kernels where they begin; return where.
-
-        That is a seed and the first block for each draw.
-        """
-        cdef list firsts = [generator.take(blocks) for generator, blocks in self.draws]
-        cdef Launch launch
-        for launch in (<Instance>instance).launches:
-            if launch.draw >= 0:
-                seed, first = firsts[launch.draw]
-                (<pb_param *>launch.call.param)[launch.seed].i = as_signed(seed)
-                (<pb_param *>launch.call.param)[launch.offset].i = as_signed(
-                    first + launch.draw_shift)
-        return firsts
-
     cdef int launches_at(self, int number):
         """Return how many launches run at once: those of the group that begins there, or one."""
         cdef Group group
@@ -483,27 +469,6 @@ cdef class Program:
             if group.first == number:
                 return group.count
         return 1
-
-    cdef int give_back(self, list firsts, Py_ssize_t kept) except -1:
-        """Let the generators give random numbers again, but those of the first draws."""
-        for i in range(len(firsts) - 1, kept - 1, -1):
-            self.draws[i][0].set_position(*firsts[i])
-        return 0
-
-
-cdef Py_ssize_t drawn_before(Instance instance) except -1:
-    """Return how many draws the kernels have used that ran before one failed."""
-    cdef Py_ssize_t count = 0
-    cdef Launch launch
-    for launch in instance.launches[:instance.failed]:
-        count = max(count, launch.draw + 1)
-    return count
-
-
-cdef int64_t as_signed(object number) except? -1:
-    """Return the number of 64 bits with the same bits."""
-    number &= 0xFFFFFFFFFFFFFFFF
-    return number - (1 << 64) if number >> 63 else number
 
 
 # Keeps a storage until the run has ended.

@@ -25,6 +25,7 @@ from pullback._c.capture.launches cimport (
     launch_of)
 from pullback._c.capture.program cimport (
     Outer, Program, Result, fill, place_temporaries, result_of)
+from pullback._c.capture.draws cimport find_draw, is_random
 from pullback._c.capture.groups cimport find_groups
 from pullback._c.capture.liveness cimport (
     decides_late, first_write, live_launches, number_uses)
@@ -39,12 +40,6 @@ __all__ = ["Recorder", "is_capturing", "refuse_now"]
 
 cdef pb_globals *process = globals_()
 cdef list families = [primitive.family for primitive in PRIMITIVES.values()]
-cdef list param_names = [[p.partition(":")[0] for p in primitive.params]
-                         for primitive in PRIMITIVES.values()]
-# Of random kernels: the numbers of the parameters that say where the random numbers begin.
-cdef dict random_params = {
-    number: (names.index("seed"), names.index("offset"))
-    for number, names in enumerate(param_names) if "seed" in names}
 
 
 cdef inline object place(int type_id, int device, void *data):
@@ -130,9 +125,16 @@ cdef class Recorder:
         process.capture = &self.hooks
 
     def end(self):
-        """Record nothing more."""
-        if process.capture == &self.hooks:
-            process.capture = NULL
+        """Record nothing more, after the memory of tensors that nobody else has was given back."""
+        cdef list alone = [None]
+        if process.capture != &self.hooks:
+            return
+        while alone:
+            alone = [key for key, pair in self.changes.items()
+                     if (<PyObject *>(<tuple>pair)[0]).ob_refcnt == 1]
+            for key in alone:
+                del self.changes[key]
+        process.capture = NULL
 
     cdef Buffer add(self, pb_storage *storage, int kind):
         cdef Buffer made = Buffer.__new__(Buffer)
@@ -230,8 +232,8 @@ cdef class Recorder:
         for i in range(call.nout):
             if made.buffers[i] >= 0:
                 (<Buffer>self.buffers[made.buffers[i]]).written = True
-        if call.primitive in random_params:
-            self.find_draw(made)
+        if is_random(made) and not find_draw(made, self.draws):
+            return self.refuse_now("random numbers of an unknown generator")
         if self.steps and families[call.primitive] == "optim":
             step = self.steps[len(self.steps) - 1]
             made.options = options_of(made, step[0])
@@ -284,24 +286,6 @@ cdef class Recorder:
         if error is not None and not outcome:
             self.strict = False             # the function is about to raise: that is what counts
         return outcome
-
-    cdef int find_draw(self, Launch made) except -1:
-        """Find the draw from which a random kernel has its numbers."""
-        cdef int i
-        seed_at, offset_at = random_params[made.call.primitive]
-        seed = made.call.param[<int>seed_at].i & 0xFFFFFFFFFFFFFFFF
-        offset = made.call.param[<int>offset_at].i & 0xFFFFFFFFFFFFFFFF
-        for i in range(len(self.draws) - 1, -1, -1):
-            _, taken, first, blocks = self.draws[i]
-            if blocks is None:
-                break
-            if seed == taken and first <= offset < first + blocks:
-                made.draw = i
-                made.seed = seed_at
-                made.offset = offset_at
-                made.draw_shift = offset - first
-                return 0
-        return self.refuse_now("random numbers of an unknown generator")
 
     def is_known(self, Tensor tensor not None):
         """Return True if a tensor has memory that was there before."""

@@ -29,7 +29,7 @@ cdef class Signature:
     cdef uint32_t autocast
     cdef readonly tuple tensors
 
-    cpdef tuple match(self, tuple args, dict kwargs)
+    cpdef list match(self, tuple args, dict kwargs)
 
 
 cdef bint must_run_eagerly() noexcept

@@ -1,4 +1,3 @@
-# build: small
 """What a program depends on: the arguments of its call, modes, and what its function refers to.
 
 Checked before each run, so all of it is compiled: a few nanoseconds for each argument and guard.
@@ -267,7 +266,7 @@ cdef class Signature:
         self.apart = apart
         self.tensors = ()           # the arguments are not kept alive
 
-    cpdef tuple match(self, tuple args, dict kwargs):
+    cpdef list match(self, tuple args, dict kwargs):
         """Return the tensors of a call that is alike, else None."""
         cdef list tensors = []
         cdef pb_state *state = thread_state()
@@ -293,7 +292,7 @@ cdef class Signature:
         for guard in self.guards:
             if not guard.holds():
                 return None
-        return tuple(tensors)
+        return tensors
 
     def described(self):
         """Return what the arguments were, as text."""
