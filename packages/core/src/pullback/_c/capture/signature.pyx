@@ -3,7 +3,7 @@
 Checked before each run, so all of it is compiled: a few nanoseconds for each argument and guard.
 """
 
-from cpython.dict cimport PyDict_GetItem, PyDict_Size
+from cpython.dict cimport PyDict_GetItem, PyDict_GetItemWithError, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -21,7 +21,16 @@ from pullback._c.graph.tensor cimport (
 
 __all__ = ["Guard", "Signature", "is_plain", "runs_eagerly"]
 
+cdef extern from "Python.h":
+    PyObject *PyCell_GET(object cell)
+
 cdef pb_globals *process = globals_()
+
+cdef enum guard_kind:
+    GUARD_DICT
+    GUARD_LIST
+    GUARD_CELL
+    GUARD_LENGTH
 
 cdef enum spec_kind:
     SPEC_VALUE                  # equal, and of the same type
@@ -179,7 +188,9 @@ cdef class Guard:
     cdef object expected
     cdef list options                   # instead of what is expected
     cdef Spec spec
-    cdef bint plain, in_cell
+    cdef int kind
+    cdef Py_ssize_t number              # in a list, or the length
+    cdef bint plain
     cdef readonly str where
 
     def __init__(self, holder, key, expected, str where):
@@ -187,39 +198,43 @@ cdef class Guard:
         self.key = key
         self.expected = expected
         self.plain = is_plain(expected)
-        self.in_cell = not isinstance(holder, (dict, list))
         self.where = where
+        if not isinstance(holder, (dict, list)):
+            self.kind = GUARD_CELL
+        elif key is None:
+            self.kind = GUARD_LENGTH
+            self.number = expected
+        elif isinstance(holder, list):
+            self.kind = GUARD_LIST
+            self.number = key
+        else:
+            self.kind = GUARD_DICT
         if is_tensor(expected):
             self.spec = spec_of(expected, where, [])
 
-    cdef bint holds(self):
+    cdef bint holds(self) except -1:
         cdef PyObject *found
-        cdef object value
         cdef Option option
         if self.options is not None:
             for option in self.options:
                 if not option.holds():
                     return False
             return True
-        if self.key is None and not self.in_cell:
-            return len(self.holder) == self.expected
-        if isinstance(self.holder, dict):
-            found = PyDict_GetItem(self.holder, self.key)
-            if found == NULL:
-                return False
-            value = <object>found
-        elif self.in_cell:
-            try:
-                value = self.holder.cell_contents
-            except ValueError:
-                return False
+        if self.kind == GUARD_DICT:
+            found = PyDict_GetItemWithError(self.holder, self.key)
+        elif self.kind == GUARD_LIST:
+            found = NULL
+            if self.number < PyList_GET_SIZE(self.holder):
+                found = <PyObject *>PyList_GET_ITEM(self.holder, self.number)
+        elif self.kind == GUARD_CELL:
+            found = PyCell_GET(self.holder)
+        elif isinstance(self.holder, dict):
+            return PyDict_Size(self.holder) == self.number
         else:
-            if self.key >= len(<list>self.holder):
-                return False
-            value = (<list>self.holder)[self.key]
-        if value is self.expected:
-            return self.spec is None or tensor_fits(self.spec, <Tensor>value)
-        return self.plain and same_value(value, self.expected)
+            return PyList_GET_SIZE(self.holder) == self.number
+        if found == <PyObject *>self.expected:
+            return self.spec is None or tensor_fits(self.spec, <Tensor>found)
+        return found != NULL and self.plain and same_value(<object>found, self.expected)
 
     def __repr__(self):
         return f"<Guard {self.where}>"
