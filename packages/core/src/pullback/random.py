@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 
+from pullback._c.base.random_position import RandomPosition
 from pullback._c.device.device import device as _device
 from pullback._c.dispatch.launch import run_primitive
 
@@ -24,16 +24,9 @@ __all__ = [
 ]
 
 _MASK = (1 << 64) - 1
-_draws = None  # of a capture: its thread, and (generator, seed, first block, blocks) of each draw
 
 
-def record_draws(draws):
-    """Append this thread's draws of random numbers to a list from now on; None: no more."""
-    global _draws
-    _draws = None if draws is None else (threading.get_ident(), draws)
-
-
-class Generator:
+class Generator(RandomPosition):
     """A stream of random numbers: a seed and a position.
 
     >>> import pullback
@@ -45,9 +38,7 @@ class Generator:
 
     def __init__(self, device="cpu"):
         self.device = _device(device)  # a name only: all devices give the same numbers
-        self._lock = threading.Lock()
-        self._seed = 67280421310721
-        self._offset = 0
+        self.set_position(67280421310721, 0)
 
     def manual_seed(self, seed):
         """Begin the stream of this seed; returns the generator.
@@ -100,31 +91,9 @@ class Generator:
         self.set_position(int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little"))
         return self
 
-    def set_position(self, seed, block):
-        """Go on with a block of counters of the stream of a seed, as ``take`` returns them."""
-        self._lock.acquire()  # `with` may find no memory for leaving
-        try:
-            self._seed, self._offset = seed, block
-            if _draws is not None and _draws[0] == threading.get_ident():
-                _draws[1].append((self, seed, block, None))  # no draw: a new position
-        finally:
-            self._lock.release()
-
     def get_offset(self):
         """Return how many counter blocks of the stream are used up."""
         return self._offset
-
-    def take(self, blocks):
-        """Reserve counter blocks; return (seed, first block)."""
-        self._lock.acquire()
-        try:
-            first = self._offset
-            self._offset = (first + blocks) & _MASK
-            if _draws is not None and _draws[0] == threading.get_ident():
-                _draws[1].append((self, self._seed, first, blocks))
-            return self._seed, first
-        finally:
-            self._lock.release()
 
     def __reduce__(self):
         return _restore, (self._seed, self._offset, self.device)
@@ -132,7 +101,7 @@ class Generator:
 
 def _restore(seed, offset, device):
     generator = Generator(device)
-    generator._seed, generator._offset = int(seed) & _MASK, int(offset) & _MASK
+    generator.set_position(int(seed) & _MASK, int(offset) & _MASK)
     return generator
 
 

@@ -11,7 +11,7 @@ import pullback as pb
 SCENARIOS = """
 backward accumulated create_graph saved_tensors_hooks vmapped_grad jacobians forward_over_reverse
 conv2d custom_function checkpoints hooks in_place_on_views indexing linear_algebra threads exchange
-joins_and_reductions losses profiler_idle anomaly functional random_numbers
+joins_and_reductions losses profiler_idle anomaly functional random_numbers captures replays
 """.split()
 THOROUGH = bool(os.environ.get("PULLBACK_TEST_ALLOCATIONS"))
 BURSTS = (1, 2, 3, 5) if THOROUGH else (1,)

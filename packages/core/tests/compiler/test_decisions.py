@@ -130,7 +130,7 @@ def test_explanation_names_decisions():
 
 
 def test_failing_kernel_raises_the_message_of_the_function():
-    compiled = pb.compile(F.cross_entropy, fullgraph=True)
+    compiled = pb.compile(F.cross_entropy)  # some backends read the class for the message
     scores = pb.zeros(2, 3)
     compiled(scores, pb.tensor([0, 2]))
     with pytest.raises(IndexError) as eager:

@@ -7,7 +7,7 @@ from pullback_profiler import profile
 def test_replay_is_one_event_with_its_kernels_inside():
     @pb.compile
     def chain(x, w):
-        return (pb.tanh(x) * w).sum()
+        return (pb.exp(x) * w).sum()
 
     x, w = pb.ones(4), pb.ones(4, requires_grad=True)
     chain(x, w).backward()
@@ -16,7 +16,7 @@ def test_replay_is_one_event_with_its_kernels_inside():
     events = {event.name: event for event in found.function_events}
     name = next(one for one in events if "compiled" in one and one.endswith("chain"))
     inside = [one.name.rpartition("::")[2] for one in events[name].cpu_children]
-    assert inside == ["tanh", "mul", "sum"]
+    assert inside == ["exp", "mul", "sum"]
     assert events[name].cpu_parent.name == "CompiledFunction"
     assert any(one.endswith("chain backward") for one in events)
 

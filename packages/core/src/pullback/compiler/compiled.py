@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pullback import random as _random
 from pullback._c.base.state import is_grad_enabled
 from pullback._c.capture.compiled import (
     CompiledCallable,
@@ -194,13 +193,11 @@ class _Capture:
     def run(self) -> Any:
         """Run the function; fill the entry if its kernels can be replayed."""
         recorder = Recorder(self.inputs, self.owner.fullgraph)
-        _random.record_draws(recorder.draws)
         recorder.begin()
         try:
             value = self.owner.function(*self.args, **self.kwargs)
         finally:
             recorder.end()
-            _random.record_draws(None)
         self.refusal = recorder.refusal
         if self.refusal is None:
             self.use(recorder, value)
@@ -317,7 +314,6 @@ class _Backward:
             seeds = [one.detach().clone().fill_(1) for one in outputs]
         made.layouts = [(one.shape, one.stride()) for one in seeds]
         inner = Recorder(tuple(seeds), capture.owner.fullgraph)
-        _random.record_draws(inner.draws)
         inner.begin()
         try:
             grads = _grad(
@@ -325,7 +321,6 @@ class _Backward:
             )
         finally:
             inner.end()
-            _random.record_draws(None)
         if inner.refusal is not None:
             capture.refusal = f"{inner.refusal} in its backward pass"
             return None

@@ -313,6 +313,30 @@ def random_numbers():
     return y, pb.randperm(5), pb.multinomial(V.detach(), 2), *pb.autograd.grad(y.sum(), X)
 
 
+def compiled_step(x, w):
+    noise = pb.rand(3, 3, dtype=pb.float64)
+    loss = (pb.tanh(x @ w) * noise + pb.linalg.cholesky(pb.eye(3, dtype=pb.float64))).sum()
+    return loss, pb.autograd.grad(loss, (x, w))
+
+
+@scenario
+def captures():
+    pb.manual_seed(3)
+    return pb.compile(compiled_step)(X, W)
+
+
+REPLAYED = pb.compile(compiled_step)
+FORWARD = pb.compile(lambda x, w: (pb.tanh(x @ w), x * 2))
+
+
+@scenario
+def replays():
+    pb.manual_seed(3)
+    found = REPLAYED(X, W)
+    y, z = FORWARD(X, W)
+    return found, y, pb.autograd.grad(y.sum() + z.sum(), (X, W))
+
+
 # ---- what is compared ----------------------------------------------------------------------------
 
 

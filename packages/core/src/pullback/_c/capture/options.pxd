@@ -12,4 +12,4 @@ cdef class Option:
     cdef bint holds(self) except -1
 
 
-cdef list options_of(Launch launch, dict group)
+cdef list options_of(Launch launch, object group)

@@ -41,13 +41,15 @@ cdef class Option:
         return (type(found) is float or type(found) is int) and sign_of(found) == self.sign
 
 
-cdef list options_of(Launch launch, dict group):
+cdef list options_of(Launch launch, object group):
     """Return which parameters of a fused step are options of a group: pairs with an Option.
 
     None if the learning rate is not one of them: then this is no step of the group.
     """
     cdef list found = []
     cdef int number = -1
+    if type(group) is not dict:
+        return None
     for name in param_names[launch.call.primitive]:
         number += 1
         key, item = ("betas", int(name[4:]) - 1) if name[:4] == "beta" else (name, -1)

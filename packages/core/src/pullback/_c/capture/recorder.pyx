@@ -9,6 +9,7 @@ changes nothing: what is recorded runs as it would without it.
 import sys
 
 from cpython.object cimport PyObject
+from cython cimport no_gc_clear
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memset
 
@@ -16,6 +17,7 @@ from pullback.abi cimport (
     PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_U8, pb_array, pb_call)
 from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.layout cimport layout_contiguous, layout_shape
+from pullback._c.base.random_position cimport record_draws
 from pullback._c.base.state cimport (
     capture_change, globals_, pb_capture, pb_globals, thread_state)
 from pullback._c.base.types cimport (
@@ -51,6 +53,7 @@ cdef inline object place_of(pb_storage *storage):
     return place(storage.device_type, storage.device_index, storage.data)
 
 
+@no_gc_clear    # while it is the process's capture, its hooks need all that it has
 cdef class Recorder:
     """Records kernels between `begin` and `end`.
 
@@ -122,6 +125,7 @@ cdef class Recorder:
         self.hooks.decided = decided
         self.hooks.stepped = stepped
         self.sequence = self.hooks.state.sequence
+        record_draws(self.draws)
         process.capture = &self.hooks
 
     def end(self):
@@ -129,12 +133,20 @@ cdef class Recorder:
         cdef list alone = [None]
         if process.capture != &self.hooks:
             return
-        while alone:
-            alone = [key for key, pair in self.changes.items()
-                     if (<PyObject *>(<tuple>pair)[0]).ob_refcnt == 1]
-            for key in alone:
-                del self.changes[key]
-        process.capture = NULL
+        try:
+            while alone:
+                alone = [key for key, pair in self.changes.items()
+                         if (<PyObject *>(<tuple>pair)[0]).ob_refcnt == 1]
+                for key in alone:
+                    del self.changes[key]
+        finally:
+            record_draws(None)
+            process.capture = NULL
+
+    def __dealloc__(self):
+        if process.capture == &self.hooks:      # an exception came before `end`
+            record_draws(None)
+            process.capture = NULL
 
     cdef Buffer add(self, pb_storage *storage, int kind):
         cdef Buffer made = Buffer.__new__(Buffer)

@@ -21,6 +21,7 @@ cdef class Spec:
 cdef class Signature:
     cdef Spec args, kwargs
     cdef list guards
+    cdef list watched_dicts, others     # the same: those of dicts, and the rest
     cdef list aliases                   # of each tensor: the first with the same memory
     cdef list distances                 # of each tensor: bytes from the begin of that one
     cdef bint apart                     # tensors with memory of their own must have that again
@@ -29,6 +30,7 @@ cdef class Signature:
     cdef uint32_t autocast
     cdef readonly tuple tensors
 
+    cpdef bint holds(self) except -1
     cpdef list match(self, tuple args, dict kwargs)
 
 

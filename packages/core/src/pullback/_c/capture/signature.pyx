@@ -7,7 +7,7 @@ from cpython.dict cimport PyDict_GetItem, PyDict_GetItemWithError, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from pullback._c.base.dtype cimport dtype as dtype_class
 from pullback._c.base.dtype cimport dtype_default, dtype_itemsize, dtype_object
@@ -21,8 +21,18 @@ from pullback._c.graph.tensor cimport (
 
 __all__ = ["Guard", "Signature", "is_plain", "runs_eagerly"]
 
-cdef extern from "Python.h":
+cdef extern from *:
+    """
+    /* A number that changes with each change of a dict, where CPython has one for attributes too;
+       else 0. */
+    #if PY_VERSION_HEX < 0x030D0000 && !defined(PYPY_VERSION)
+    #define pb_dict_version(dict) (((PyDictObject *)(dict))->ma_version_tag)
+    #else
+    #define pb_dict_version(dict) ((void)(dict), (uint64_t)0)
+    #endif
+    """
     PyObject *PyCell_GET(object cell)
+    uint64_t dict_version "pb_dict_version"(PyObject *dict) noexcept nogil
 
 cdef pb_globals *process = globals_()
 
@@ -240,6 +250,24 @@ cdef class Guard:
         return f"<Guard {self.where}>"
 
 
+cdef class WatchedDict:
+    """Guards of one dict: while it has not changed, only its tensors are looked at."""
+    cdef object holder
+    cdef uint64_t version               # at which all guards held; 0: unknown
+    cdef list guards
+    cdef list tensors                   # the guards of tensors among them
+
+    cdef bint hold(self) except -1:
+        cdef Guard guard
+        cdef uint64_t now = dict_version(<PyObject *>self.holder)
+        cdef bint changed = now == 0 or now != self.version
+        for guard in (self.guards if changed else self.tensors):
+            if not guard.holds():
+                return False
+        self.version = now
+        return True
+
+
 # ---- signatures ----------------------------------------------------------------------------------
 
 cdef class Signature:
@@ -253,7 +281,7 @@ cdef class Signature:
         cdef pb_state *state = thread_state()
         self.args = spec_of(args, "args", tensors)
         self.kwargs = spec_of(kwargs, "kwargs", tensors)
-        self.guards = []
+        self.guards, self.watched_dicts, self.others = [], [], []
         self.tensors = tuple(tensors)
         self.grad_enabled = state.grad_enabled
         self.inference = state.inference
@@ -272,12 +300,28 @@ cdef class Signature:
         """
         cdef Guard guard
         cdef Option option
-        cdef dict read = {}
+        cdef WatchedDict watched
+        cdef dict read = {}, by_holder = {}
         for option in options:
             read.setdefault((id(option.group), option.key), []).append(option)
         for guard in guards if read else ():
             guard.options = read.get((id(guard.holder), guard.key))
         self.guards = guards
+        self.watched_dicts = []
+        self.others = []
+        for guard in guards:
+            if not isinstance(guard.holder, dict) or guard.options is not None:
+                self.others.append(guard)
+                continue
+            watched = by_holder.get(id(guard.holder))
+            if watched is None:
+                watched = by_holder[id(guard.holder)] = WatchedDict.__new__(WatchedDict)
+                watched.holder = guard.holder
+                watched.guards, watched.tensors = [], []
+                self.watched_dicts.append(watched)
+            watched.guards.append(guard)
+            if guard.spec is not None:
+                watched.tensors.append(guard)
         self.apart = apart
         self.tensors = ()           # the arguments are not kept alive
 
@@ -285,7 +329,6 @@ cdef class Signature:
         """Return the tensors of a call that is alike, else None."""
         cdef list tensors = []
         cdef pb_state *state = thread_state()
-        cdef Guard guard
         cdef Py_ssize_t i, first
         cdef Tensor tensor, other
         if (state.grad_enabled != self.grad_enabled or state.inference != self.inference
@@ -304,10 +347,7 @@ cdef class Signature:
                     return None
         if self.apart and aliases_of(tensors) != self.aliases:
             return None
-        for guard in self.guards:
-            if not guard.holds():
-                return None
-        return tensors
+        return tensors if self.holds() else None
 
     def described(self):
         """Return what the arguments were, as text."""
@@ -327,10 +367,14 @@ cdef class Signature:
                 return True
         return False
 
-    def holds(self):
+    cpdef bint holds(self) except -1:
         """Return True if everything that the function refers to is as it was."""
+        cdef WatchedDict watched
         cdef Guard guard
-        for guard in self.guards:
+        for watched in self.watched_dicts:
+            if not watched.hold():
+                return False
+        for guard in self.others:
             if not guard.holds():
                 return False
         return True
