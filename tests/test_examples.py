@@ -68,6 +68,7 @@ def test_examples_of_several_processes_give_what_one_gives(name, count, tmp_path
     assert abs(float.__sub__(*(float(match[1]) for match in last))) < 0.002
 
 
+@pytest.mark.pullback_share
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_example_reaches_its_quality(name, tmp_path):

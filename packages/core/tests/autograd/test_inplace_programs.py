@@ -167,6 +167,7 @@ def nested(function, nesting):
     return function
 
 
+@pytest.mark.pullback_share
 @pytest.mark.parametrize("nesting", NESTINGS, ids="-".join)
 def test_derivatives_are_those_of_the_program_without_writes(nesting):
     first = PROGRAMS * NESTINGS.index(nesting)

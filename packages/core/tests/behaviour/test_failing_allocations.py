@@ -18,6 +18,7 @@ BURSTS = (1, 2, 3, 5) if THOROUGH else (1,)
 LIMIT = () if THOROUGH else ("--runs", 500)
 
 
+@pytest.mark.pullback_share
 @pytest.mark.parametrize("burst", BURSTS)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_allocation_may_fail(scenario, burst, run_script):

@@ -26,6 +26,7 @@ def run(*command, timeout=500):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.pullback_share
 @pytest.mark.parametrize("seed", range(4))
 def test_every_op_survives_hostile_arguments(seed):
     """What fails is shown with a line that repeats it; `nox -s fuzz` makes more calls."""

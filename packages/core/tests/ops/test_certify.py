@@ -23,7 +23,7 @@ PARTS = 4  # of a share, for processes that run tests side by side
 
 
 # What the environment says, or the share that is due; kernels in Python take five times as long.
-DUE = "auto/90" if pb.get_default_device().type == "ref" else "auto/30"
+DUE = "auto/180" if pb.get_default_device().type == "ref" else "auto/30"
 SHARE = os.environ.get("PULLBACK_TEST_CERTIFY") or "{}/{}".format(*parsed(DUE))
 
 

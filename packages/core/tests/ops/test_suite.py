@@ -36,6 +36,23 @@ def suite(pytester, monkeypatch):
     return run
 
 
+def test_marked_tests_are_shared_out_too(pytester):
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.pullback_share
+        @pytest.mark.parametrize("number", range(5))
+        def test_one_of_many(number): pass
+
+        def test_of_its_own(): pass
+        """
+    )
+    for part, passed in enumerate((4, 3)):
+        result = pytester.runpytest_inprocess("--pullback-share", f"{part}/2")
+        result.assert_outcomes(passed=passed, deselected=6 - passed)
+
+
 def test_all_pass_and_totals_are_shown(suite):
     result = suite(Requirements())
     assert result.ret == 0
@@ -148,6 +165,7 @@ def test_mode_holds_while_a_check_runs(mode):
     assert not SEEN[mode]()
 
 
+@pytest.mark.pullback_share
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("check", ["value", "grad", "inplace", "compiled"])
 def test_ops_pass_under_modes(mode, check):

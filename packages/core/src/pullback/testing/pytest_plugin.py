@@ -60,17 +60,20 @@ def pytest_addoption(parser):
     group.addoption(
         "--pullback-share",
         metavar="I/N",
-        help="every N-th op, from number I on (0 to N-1, or auto: another one after "
-        "each change of the core)",
+        help="every N-th op, and every N-th test marked pullback_share, from number I on "
+        "(0 to N-1, or auto: another one after each change of the core)",
     )
 
 
 def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "pullback_share: one of many alike, of which --pullback-share runs a part"
+    )
     config.stash[TOTALS] = SuiteTotals()
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out the ops of other shares, where one is asked for."""
+    """Leave out the ops and the marked tests of other shares, where one is asked for."""
     share = config.getoption("--pullback-share")
     if share is None:
         return
@@ -82,14 +85,11 @@ def pytest_collection_modifyitems(config, items):
         names = set(chosen(list(ENTRIES), share))
     except ValueError as error:
         raise pytest.UsageError(f"--pullback-share: {error}") from None
-    others = [
-        item
-        for item in items
-        if getattr(item, "function", None) is test_op
-        and item.callspec.params["entry"].name not in names
-    ]
-    config.hook.pytest_deselected(items=others)
-    left_out = set(others)
+    ops = [item for item in items if getattr(item, "function", None) is test_op]
+    marked = [item for item in items if item.get_closest_marker("pullback_share")]
+    left_out = {item for item in ops if item.callspec.params["entry"].name not in names}
+    left_out |= set(marked) - set(chosen(marked, share))
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 
 
