@@ -5,6 +5,7 @@ import random
 import pytest
 
 import pullback as pb
+from pullback.nn import functional as F
 
 compiled_kernels = pytest.mark.skipif(
     pb.get_default_device().type == "ref", reason="kernels in Python run one by one"
@@ -18,8 +19,29 @@ def groups_of(compiled):
     return [group for entry in compiled.entries for group in entry.program.groups]
 
 
-def program_of(seed):
-    """Return a function of three tensors and a row: elementwise ops, also in place."""
+def by_rows(x, name):
+    """Return something of the size of x, made by a kernel that is not elementwise."""
+    return {
+        "softmax": lambda: x.softmax(-1),
+        "log_softmax": lambda: x.log_softmax(-1),
+        "mean": lambda: x - x.mean(-1, True),
+        "amax": lambda: (x - x.amax(-1, True)).exp(),
+        "sum": lambda: x * x.sum(-1, keepdim=True).tanh(),
+        "first": lambda: x + x.sum(0, keepdim=True),
+        "norm": lambda: F.layer_norm(x, x.shape[-1:]),
+        "rand": lambda: x * pb.rand_like(x),
+        "randn": lambda: x + pb.randn_like(x),
+        "dropout": lambda: F.dropout(x, 0.25),
+        "cumsum": lambda: x.cumsum(-1),
+        "argmax": lambda: x * x.argmax(-1, True),
+    }[name]()
+
+
+ROWS = "softmax log_softmax mean amax sum first norm rand randn dropout cumsum argmax".split()
+
+
+def program_of(seed, names=()):
+    """Return a function of three tensors and a row: elementwise ops, also in place, and others."""
 
     def function(x, y, z, row):
         draw = random.Random(seed)
@@ -27,7 +49,9 @@ def program_of(seed):
         for _ in range(12):
             kind = draw.random()
             one, other = draw.choice(values), draw.choice(values)
-            if kind < 0.4:
+            if names and draw.random() < 0.3:
+                values.append(by_rows(one * 1, draw.choice(names)))
+            elif kind < 0.4:
                 values.append(draw.choice(UNARY)(one))
             elif kind < 0.7:
                 values.append(draw.choice(BINARY)(one, other))
@@ -44,16 +68,82 @@ def program_of(seed):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("seed", range(12))
-def test_random_programs_have_the_bits_of_eager_ones(shape, seed):
-    function = program_of(seed)
+@pytest.mark.parametrize("names", [(), ROWS], ids=["elementwise", "rows"])
+def test_random_programs_have_the_bits_of_eager_ones(shape, seed, names):
+    function = program_of(seed, names)
     compiled = pb.compile(function)
-    for _ in range(3):
+    for number in range(3):
         given = [pb.randn(shape) for _ in range(3)] + [pb.randn(shape[-1])]
         mine = [x.clone() for x in given]
-        for found, expected in zip(compiled(*mine), function(*given)):
+        pb.manual_seed(number)
+        results = compiled(*mine)
+        pb.manual_seed(number)
+        for found, expected in zip(results, function(*given)):
             assert found.numpy().tobytes() == expected.numpy().tobytes()
         assert all(a.numpy().tobytes() == b.numpy().tobytes() for a, b in zip(mine, given))
     assert sum(entry.runs for entry in compiled.entries) == 2
+
+
+@compiled_kernels
+@pytest.mark.parametrize("threads", [1, 2])
+def test_norm_activation_and_dropout_are_one_group(threads):
+    def function(x, residual, weight, bias):
+        y = F.layer_norm(x + residual, (96,), weight, bias)
+        return F.dropout(F.gelu(y), 0.1)
+
+    compiled = pb.compile(function)
+    before = pb.get_num_threads()
+    pb.set_num_threads(threads)
+    try:
+        for number in range(3):
+            given = [pb.randn(130, 96), pb.randn(130, 96), pb.randn(96), pb.randn(96)]
+            pb.manual_seed(number)
+            found = compiled(*given)
+            pb.manual_seed(number)
+            assert found.tolist() == function(*given).tolist()
+    finally:
+        pb.set_num_threads(before)
+    (group,) = groups_of(compiled)
+    (entry,) = compiled.entries
+    assert (group.rows, group.count) == (130, len(entry.program.launches))
+    assert entry.program.arena == 0
+
+
+@compiled_kernels
+@pytest.mark.parametrize("dtype", [pb.float16, pb.bfloat16, pb.float32, pb.float64], ids=str)
+@pytest.mark.parametrize("shape", [(9_001,), (137, 61), (50, 3, 64)], ids=str)
+def test_random_numbers_of_groups_are_those_of_eager_calls(dtype, shape):
+    def function(x):
+        return pb.rand_like(x) * x + pb.randn_like(x)
+
+    compiled = pb.compile(function)
+    x = pb.ones(shape, dtype=dtype)
+    for number in range(3):
+        pb.manual_seed(number)
+        found = compiled(x), pb.rand(1)
+        pb.manual_seed(number)
+        expected = function(x), pb.rand(1)
+        assert [one.tolist() for one in found] == [one.tolist() for one in expected]
+    assert sum(group.count for group in groups_of(compiled)) >= 2
+
+
+@compiled_kernels
+def test_what_every_row_reads_is_not_written_in_its_group():
+    def function(x, weight):
+        weight = weight * 2 + 1
+        return F.layer_norm(x, (9000,), weight) * weight
+
+    compiled = pb.compile(function)
+    for _ in range(3):
+        x, weight = pb.randn(3, 9000), pb.randn(9000)
+        assert compiled(x, weight).tolist() == function(x, weight).tolist()
+
+
+@compiled_kernels
+def test_kernels_that_share_nothing_are_in_no_group():
+    compiled = pb.compile(lambda x, y: (x.sum(1), y.sum(1)))
+    compiled(pb.ones(100, 100), pb.ones(100, 100))
+    assert not groups_of(compiled)
 
 
 @compiled_kernels

@@ -2,11 +2,7 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_MESSAGE_SIZE, pb_array, pb_call
 from pullback._c.device.device cimport pb_device_type, pb_entry
-
-
-cdef enum:
-    MAX_DIMS = 4                # of operands of a group's launches
-    MAX_TILED = 6               # operands of one launch
+from pullback._c.capture.rows cimport MAX_DIMS, MAX_TILED
 
 
 # One launch of a group: what of its operands depends on the rows of a tile.
@@ -17,6 +13,9 @@ ctypedef struct pb_member:
     int slots[MAX_TILED]        # the slot of an operand that stays in the cache; -1: none
     int64_t advance[MAX_TILED]  # bytes from one row to the next
     int64_t scale[MAX_TILED]    # entries of the first dim in a row
+    int block                   # random numbers of a block; 0: not a random kernel
+    int offset                  # number of the parameter with the first block
+    int64_t row                 # elements of a row
 
 
 # Launches that run tile by tile.
@@ -33,6 +32,7 @@ cdef class Group:
 
 
 cdef list find_groups(list launches, list buffers)
+cdef set hold_for_groups(list groups, list buffers)
 cdef int fill_members(Group group, list launches, pb_member *members) except -1
 cdef int run_group(Group group, pb_member *members, pb_device_type *found,
                    char *message) except -1

@@ -1,10 +1,10 @@
 # build: small
 """Groups: launches that run tile by tile, so that what one leaves for the next stays in the cache.
 
-A group's launches are those of elementwise kernels that follow each other, over arrays with the
-same rows: a tile is some rows, and all launches run on it before the next tile. Rows are
-independent: what is written in the group is read there row by row. Temporaries that only the group
-uses have no place in the arena, but a slot of the size of a tile.
+A group's launches follow each other, over arrays with the same rows (``rows``): a tile is some
+rows, and all launches run on it before the next tile. Rows are independent: what is written in the
+group is read there row by row. Temporaries that only the group uses have no place in the arena, but
+a slot of the size of a tile.
 """
 
 from libc.stdint cimport int64_t
@@ -12,12 +12,13 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from pullback.abi cimport (
-    PB_ARRAY_HOST, PB_E_MEMORY, PB_E_PYTHON, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, pb_array,
-    pb_call)
+    PB_E_MEMORY, PB_E_PYTHON, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, pb_array, pb_call, pb_param)
 from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.errors cimport raise_code
 from pullback._c.base.interrupts cimport interrupts_begin, interrupts_end
 from pullback._c.capture.launches cimport BUFFER_TEMPORARY, Buffer, Launch
+from pullback._c.capture.rows cimport (
+    by_rows, elements, is_elementwise, numbers_of_block, whole_operands)
 from pullback._c.device.device cimport device_type, has_field, pb_device_type
 
 from pullback.ops.table.primitives import PRIMITIVES
@@ -29,70 +30,25 @@ cdef enum:
     ALIGNMENT = 64
     MOST = 64                   # launches of a group
 
-cdef list families = [primitive.family for primitive in PRIMITIVES.values()]
 cdef list primitive_names = list(PRIMITIVES)
+cdef tuple WHOLE = (-1, -1)     # how a buffer is read that each row needs as a whole
 
 
 # ---- finding groups ------------------------------------------------------------------------------
-
-cdef bint is_elementwise(Launch launch):
-    """True for a compiled elementwise kernel on host memory, with few dims."""
-    cdef int i
-    cdef pb_device_type *found = device_type(launch.type_id)
-    if launch.expected is not None:
-        return False
-    if families[launch.call.primitive] not in ("unary", "binary", "ternary"):
-        return False
-    if not found.host or launch.call.nout != 1 or launch.call.nin + 1 > MAX_TILED:
-        return False
-    if found.table[launch.call.primitive * PB_NUM_DTYPES + launch.key].kernel == NULL:
-        return False
-    for i in range(launch.call.nout + launch.call.nin):
-        if not 1 <= launch.arrays[i].ndim <= MAX_DIMS or (
-                launch.buffers[i] < 0 and not launch.arrays[i].flags & PB_ARRAY_HOST):
-            return False
-    return True
-
 
 def why_alone(Launch launch not None):
     """Return why a launch is in no group, as text."""
     if launch.expected is not None:
         return "a decision"
-    if families[launch.call.primitive] not in ("unary", "binary", "ternary"):
-        return "no elementwise kernel"
     if not device_type(launch.type_id).host:
         return "not on the host"
-    if not is_elementwise(launch):
-        return f"a kernel in Python, an empty operand, or more than {MAX_DIMS} dims"
+    if whole_operands(launch) < 0:
+        if is_elementwise(launch):
+            return f"a kernel in Python, an empty operand, or more than {MAX_DIMS} dims"
+        return "rows that depend on one another"
     if elements(launch) < LEAST_ELEMENTS:
         return f"fewer than {LEAST_ELEMENTS} elements"
     return "its neighbours have other sizes, or need more of its result than the same rows"
-
-
-cdef int64_t elements(Launch launch) noexcept:
-    cdef int64_t count = 1
-    cdef int d
-    for d in range(launch.arrays[0].ndim):
-        count *= launch.arrays[0].shape[d]
-    return count
-
-
-cdef bint by_rows(Launch launch, int64_t rows, int which, int64_t *advance, int64_t *scale,
-                  bint *disjoint) noexcept:
-    """Find the stride of an operand's rows, and whether rows are disjoint in memory."""
-    cdef pb_array *array = &launch.arrays[which]
-    cdef int64_t reach = 0, size = dtype_itemsize[array.dtype]
-    cdef int d
-    if array.shape[0] % rows:
-        return False
-    scale[0] = array.shape[0] // rows
-    advance[0] = scale[0] * array.strides[0] * size
-    for d in range(array.ndim):
-        if array.strides[d] < 0:
-            return False
-        reach += ((scale[0] if d == 0 else array.shape[d]) - 1) * array.strides[d] * size
-    disjoint[0] = advance[0] > reach
-    return True
 
 
 cdef class Group:
@@ -111,51 +67,64 @@ cdef class Draft:
 
     cdef bint fits(self, Launch launch, int64_t rows):
         """True if a launch's rows are those of the group, and depend on those alone."""
-        cdef int i
+        cdef int i, whole = whole_operands(launch)
+        cdef int64_t advance, scale
+        cdef bint disjoint, is_out, alike = is_elementwise(launch)
+        for i in range(launch.call.nout + launch.call.nin):
+            number = launch.buffers[i]
+            is_out = i < launch.call.nout
+            if number < 0:
+                continue
+            if whole >> i & 1:
+                if number in self.written:
+                    return False
+                continue
+            if not by_rows(launch, rows, i, &advance, &scale, &disjoint):
+                return False
+            if (is_out or not alike) and not (disjoint and advance <= LARGEST_ROW):
+                return False
+            if number in self.written and (
+                    not disjoint or self.written[number] != (advance, launch.shifts[i])):
+                return False
+            if is_out and number in self.read and (
+                    self.read[number] != {(advance, launch.shifts[i])}):
+                return False
+        return True
+
+    cdef int note(self, Launch launch, int64_t rows) except -1:
+        """Note what a launch reads and writes."""
+        cdef int i, whole = whole_operands(launch)
         cdef int64_t advance, scale
         cdef bint disjoint
         for i in range(launch.call.nout + launch.call.nin):
             number = launch.buffers[i]
             if number < 0:
                 continue
-            if not by_rows(launch, rows, i, &advance, &scale, &disjoint):
-                return False
-            if i == 0 and not (disjoint and advance <= LARGEST_ROW):
-                return False
-            if i and number in self.written and (
-                    not disjoint or self.written[number] != (advance, launch.shifts[i])):
-                return False
-            if i == 0 and number in self.read and (
-                    self.read[number] != {(advance, launch.shifts[i])}):
-                return False
-            if i == 0 and number in self.written and (
-                    self.written[number] != (advance, launch.shifts[i])):
-                return False
-        return True
-
-    cdef int note(self, Launch launch, int64_t rows) except -1:
-        """Note what a launch reads and writes."""
-        cdef int i
-        cdef int64_t advance, scale
-        cdef bint disjoint
-        for i in range(launch.call.nout + launch.call.nin - 1, -1, -1):
-            number = launch.buffers[i]
-            if number < 0:
+            if whole >> i & 1:
+                self.read.setdefault(number, set()).add(WHOLE)
                 continue
             by_rows(launch, rows, i, &advance, &scale, &disjoint)
             place = (advance, launch.shifts[i])
-            if i == 0:
+            if i < launch.call.nout:
                 self.written[number] = place
             else:
                 self.read.setdefault(number, set()).add(place if disjoint else (advance, -1))
         return 0
+
+    cdef bint reads_written(self, Launch launch):
+        """True if a launch reads what the group writes."""
+        cdef int i
+        for i in range(launch.call.nout, launch.call.nout + launch.call.nin):
+            if launch.buffers[i] in self.written:
+                return True
+        return False
 
     cdef bint add(self, Launch launch):
         """Add a launch if it fits, perhaps with fewer rows than before; False if it does not."""
         cdef int64_t rows
         cdef Draft other
         if len(self.launches) >= MOST or launch.type_id != self.type_id or (
-                elements(launch) != self.elements):
+                elements(launch) != self.elements and not self.reads_written(launch)):
             return False
         rows = launch.arrays[0].shape[0]
         if self.rows % rows:
@@ -206,27 +175,29 @@ cdef list find_groups(list launches, list buffers):
     cdef Launch launch
     cdef int number = 0
     for launch in launches:
-        if not is_elementwise(launch) or elements(launch) < LEAST_ELEMENTS:
+        if whole_operands(launch) < 0:
             close(current, buffers, groups)
             current = None
         elif current is None or not current.add(launch):
             close(current, buffers, groups)
-            current = draft(number, launch, launch.arrays[0].shape[0])
+            current = None
+            if elements(launch) >= LEAST_ELEMENTS:
+                current = draft(number, launch, launch.arrays[0].shape[0])
         number += 1
     close(current, buffers, groups)
     return groups
 
 
 cdef int close(Draft made, list buffers, list groups) except -1:
-    """End a group; one of a single launch is none."""
+    """End a group; one of a single launch is none, nor is one whose launches share nothing."""
     cdef Group group
     cdef Launch launch
     cdef Buffer buffer
     cdef int64_t advance, scale, longest = 1
-    cdef bint disjoint
-    cdef int number, i, last
+    cdef bint disjoint, unaligned = False
+    cdef int number, i, last, whole
     cdef list slots, unused = []
-    if made is None or len(made.launches) < 2:
+    if made is None or len(made.launches) < 2 or not shares(made):
         return 0
     group = Group.__new__(Group)
     group.first = made.first
@@ -244,10 +215,15 @@ cdef int close(Draft made, list buffers, list groups) except -1:
     for k, one in enumerate(made.launches):
         launch = <Launch>one
         slots, advances, scales = [], [], []
+        whole = whole_operands(launch)
+        if numbers_of_block(launch) and elements(launch) // group.rows % numbers_of_block(launch):
+            unaligned = True
         for i in range(launch.call.nout + launch.call.nin):
             number = launch.buffers[i]
             advance = scale = 0
-            if number >= 0:
+            if whole >> i & 1:
+                pass
+            elif number >= 0:
                 by_rows(launch, group.rows, i, &advance, &scale, &disjoint)
                 longest = max(longest, advance)
             else:
@@ -269,9 +245,57 @@ cdef int close(Draft made, list buffers, list groups) except -1:
         group.advance.append(advances)
         group.scale.append(scales)
     group.tile = max(1, TILE_BYTES // longest)
+    if unaligned:                       # each tile begins with a block of random numbers
+        group.tile = (group.tile + 3) // 4 * 4
     group.slot = (group.tile * longest + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
     groups.append(group)
     return 0
+
+
+cdef set hold_for_groups(list groups, list buffers):
+    """Let buffers live through the groups that use them; return those that stay in the cache.
+
+    The first launch of a group runs on its last tile after the last launch on the first tile.
+    """
+    cdef Group group
+    cdef Buffer buffer
+    cdef set inner = set()
+    cdef int last
+    for group in groups:
+        inner |= group.inner
+        last = group.first + group.count - 1
+        for buffer in buffers:
+            if group.first <= buffer.first <= last:
+                buffer.first = group.first
+            if group.first <= buffer.last <= last:
+                buffer.last = last
+    return inner
+
+
+cdef bint shares(Draft made):
+    """True if two launches use the same long rows: there is something to keep in the cache."""
+    cdef Launch launch
+    cdef set seen = set()
+    cdef int i, whole
+    for launch in made.launches:
+        whole = whole_operands(launch)
+        for number in {launch.buffers[i] for i in range(launch.call.nout + launch.call.nin)
+                       if not whole >> i & 1 and size_of(launch, i) >= made.elements}:
+            if number in seen:
+                return True
+            seen.add(number)
+    return False
+
+
+cdef int64_t size_of(Launch launch, int which) noexcept:
+    """Return the elements of an operand that is in a buffer, each counted once; else 0."""
+    cdef pb_array *array = &launch.arrays[which]
+    cdef int64_t count = launch.buffers[which] >= 0
+    cdef int d
+    for d in range(array.ndim):
+        if array.strides[d]:
+            count *= array.shape[d]
+    return count
 
 
 cdef int fill_members(Group group, list launches, pb_member *members) except -1:
@@ -284,6 +308,9 @@ cdef int fill_members(Group group, list launches, pb_member *members) except -1:
         members[k].entry = &device_type(launch.type_id).table[
             launch.call.primitive * PB_NUM_DTYPES + launch.key]
         members[k].count = launch.call.nout + launch.call.nin
+        members[k].block = numbers_of_block(launch)
+        members[k].offset = launch.offset
+        members[k].row = elements(launch) // group.rows
         for i in range(members[k].count):
             members[k].slots[i] = group.slots[k][i]
             members[k].advance[i] = group.advance[k][i]
@@ -310,6 +337,7 @@ ctypedef struct pb_tile:
     pb_call call
     pb_array arrays[MAX_TILED]
     pb_array *pointers[MAX_TILED]
+    pb_param params[2]
     char *begin[MAX_TILED]
     int64_t shape[MAX_TILED][MAX_DIMS]
 
@@ -350,6 +378,9 @@ cdef void run_tiles(void *context, int64_t first, int64_t last) noexcept nogil:
                 one.arrays[i].offset = 0
             memcpy(one.shape[i], one.arrays[i].shape, one.arrays[i].ndim * sizeof(int64_t))
             one.arrays[i].shape = one.shape[i]
+        if member.block:
+            memcpy(one.params, member.call.param, 2 * sizeof(pb_param))
+            one.call.param = one.params
     for number in range(first, last):
         row = number * run.tile
         rows = min(run.tile, run.rows - row)
@@ -364,6 +395,9 @@ cdef void run_tiles(void *context, int64_t first, int64_t last) noexcept nogil:
                     one.arrays[i].offset = (
                         <char *>one.arrays[i].data - <char *>one.arrays[i].base
                     ) // dtype_itemsize[one.arrays[i].dtype]
+            if member.block:
+                one.params[member.offset].i = (
+                    member.call.param[member.offset].i + row * member.row // member.block)
             message[0] = 0
             code = member.entry.kernel(&one.call)
             if code != PB_OK:

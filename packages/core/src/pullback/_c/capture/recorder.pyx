@@ -28,10 +28,10 @@ from pullback._c.capture.launches cimport (
 from pullback._c.capture.program cimport (
     Outer, Program, Result, fill, place_temporaries, result_of)
 from pullback._c.capture.draws cimport find_draw, is_random
-from pullback._c.capture.groups cimport find_groups
-from pullback._c.capture.liveness cimport (
-    decides_late, first_write, live_launches, number_uses)
+from pullback._c.capture.groups cimport find_groups, hold_for_groups
+from pullback._c.capture.liveness cimport decides_late, first_write, number_uses
 from pullback._c.capture.options cimport options_of
+from pullback._c.capture.simplify cimport simplified
 from pullback._c.device.storage cimport storage_new, storage_original, storage_retain
 from pullback._c.graph.tensor cimport (
     Tensor, is_tensor, tensor_data, tensor_requires_grad, tensor_wrap)
@@ -439,7 +439,7 @@ cdef class Recorder:
         for buffer in self.buffers:
             if buffer.kind == BUFFER_CONSTANT and buffer.written:
                 buffer.kind = BUFFER_RESULT     # each run begins with what the host wrote
-        made.launches = live_launches(self.launches, self.buffers)
+        made.launches = simplified(self.launches, self.buffers)
         number_uses(made.launches, self.buffers)
         made.buffers = self.buffers
         made.offsets = self.offsets
@@ -474,10 +474,7 @@ cdef class Recorder:
                 made.device_index = buffer.device_index
                 made.temporaries += buffer.nbytes
         made.groups = find_groups(made.launches, self.buffers)
-        inner = set()
-        for group in made.groups:
-            inner |= group.inner
-        made.arena = place_temporaries(self.buffers, inner)
+        made.arena = place_temporaries(self.buffers, hold_for_groups(made.groups, self.buffers))
         made.idle = []
         return made
 

@@ -1,0 +1,1 @@
+cdef list simplified(list launches, list buffers)

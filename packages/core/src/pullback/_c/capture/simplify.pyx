@@ -1,0 +1,256 @@
+# build: small
+"""Simpler programs with the same bits: constants are computed once, equal kernels run once, and
+copies that change nothing are not made.
+
+All of it needs a buffer that one kernel writes and nobody else sees: a temporary. What it holds
+then depends on the operands of that kernel alone, as they were when it ran.
+"""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+from pullback.abi cimport PB_ARRAY_HOST, PB_ARRAY_WRITE, pb_array, pb_param
+from pullback._c.base.dtype cimport dtype_itemsize
+from pullback._c.capture.draws cimport is_random
+from pullback._c.capture.launches cimport (
+    BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_TEMPORARY, Buffer, Launch)
+from pullback._c.capture.liveness cimport live_launches, number_uses
+from pullback._c.device.device cimport device_type
+from pullback._c.device.storage cimport storage_new
+from pullback._c.dispatch.launch cimport call_again
+
+from pullback.ops.table.primitives import PRIMITIVES
+
+__all__ = []
+
+# Bytes of a constant that a program keeps, or of a result that it keeps longer than the function.
+cdef enum:
+    SMALL = 1 << 16
+
+cdef int COPY = list(PRIMITIVES).index("copy")
+
+
+cdef list simplified(list launches, list buffers):
+    """Return the launches that are left; buffers of computed constants become constants."""
+    launches = without_equals(fold_constants(live_launches(launches, buffers), buffers), buffers)
+    return live_launches(without_copies(launches, buffers), buffers)
+
+
+cdef list count_writers(list launches, list buffers):
+    """Return of each buffer how many launches write to it."""
+    cdef list counts = [0] * len(buffers)
+    cdef Launch launch
+    cdef int i
+    for launch in launches:
+        for i in range(launch.call.nout):
+            if launch.buffers[i] >= 0:
+                counts[launch.buffers[i]] += 1
+    return counts
+
+
+cdef bint is_sole(int number, list buffers, list writers):
+    """True for a temporary that one launch writes; which launch, the caller knows."""
+    return number >= 0 and writers[number] == 1 and (
+        (<Buffer>buffers[number]).kind == BUFFER_TEMPORARY)
+
+
+# ---- constants -----------------------------------------------------------------------------------
+
+cdef list fold_constants(list launches, list buffers):
+    """Run what has no operands but constants; return the launches that are left."""
+    cdef list kept = [], writers = count_writers(launches, buffers)
+    cdef Launch launch
+    for launch in launches:
+        if launch.expected is not None:
+            if (<Buffer>buffers[launch.buffers[0]]).kind != BUFFER_CONSTANT:
+                kept.append(launch)
+        elif is_constant(launch, buffers, writers):
+            compute(launch, buffers)
+        else:
+            kept.append(launch)
+    return kept
+
+
+cdef bint is_constant(Launch launch, list buffers, list writers):
+    cdef pb_array *array
+    cdef int i
+    if is_random(launch) or not device_type(launch.type_id).host:
+        return False                    # elsewhere it may not be done when the call returns
+    for i in range(launch.call.nout):
+        if not is_sole(launch.buffers[i], buffers, writers) or (
+                (<Buffer>buffers[launch.buffers[i]]).nbytes > SMALL):
+            return False
+    for i in range(launch.call.nout, launch.call.nout + launch.call.nin):
+        array = &launch.arrays[i]
+        if not array.flags & PB_ARRAY_HOST and (launch.buffers[i] < 0 or (
+                (<Buffer>buffers[launch.buffers[i]]).kind != BUFFER_CONSTANT)):
+            return False
+    return True
+
+
+cdef int compute(Launch launch, list buffers) except -1:
+    """Run a kernel on memory of its own, which becomes that of constants."""
+    cdef Launch copy = launch.copy()
+    cdef Buffer buffer
+    cdef pb_array *array
+    cdef int i
+    for i in range(launch.call.nout):
+        buffer = <Buffer>buffers[launch.buffers[i]]
+        if buffer.storage == NULL:
+            buffer.storage = storage_new(buffer.device_type, buffer.device_index, buffer.nbytes)
+        buffer.kind = BUFFER_CONSTANT
+    for i in range(launch.call.nout + launch.call.nin):
+        if launch.buffers[i] >= 0:
+            buffer = <Buffer>buffers[launch.buffers[i]]
+            array = &copy.arrays[i]
+            array.base = buffer.storage.data
+            array.data = <char *>array.base + copy.shifts[i]
+            array.offset = copy.shifts[i] // dtype_itemsize[array.dtype]
+    call_again(copy.type_id, &copy.call, copy.key, copy.work)
+    return 0
+
+
+# ---- equal kernels -------------------------------------------------------------------------------
+
+cdef list without_equals(list launches, list buffers):
+    """Return the launches but for those that compute what is there already."""
+    cdef list kept = [], writers = count_writers(launches, buffers)
+    cdef list versions = [0] * len(buffers)
+    cdef dict seen = {}                 # what is computed -> the launch
+    cdef dict same = {}                 # buffer -> the one that has the same elements
+    cdef Launch launch, first
+    cdef int i, number = -1
+    number_uses(launches, buffers)
+    for launch in launches:
+        number += 1
+        for i in range(launch.call.nout + launch.call.nin):
+            launch.buffers[i] = same.get(launch.buffers[i], launch.buffers[i])
+        if repeats(launch, buffers, writers):
+            key = description(launch, versions)
+            first = <Launch>seen.get(key)
+            if first is not None and is_kept(first, number, buffers):
+                for i in range(launch.call.nout):
+                    same[launch.buffers[i]] = first.buffers[i]
+                    (<Buffer>buffers[first.buffers[i]]).last = max(
+                        (<Buffer>buffers[first.buffers[i]]).last,
+                        (<Buffer>buffers[launch.buffers[i]]).last)
+                continue
+            seen[key] = launch
+        for i in range(launch.call.nout):
+            if launch.buffers[i] >= 0:
+                versions[launch.buffers[i]] += 1
+        kept.append(launch)
+    return kept
+
+
+cdef bint repeats(Launch launch, list buffers, list writers):
+    """True if a launch gives the same whenever its operands are the same."""
+    cdef int i
+    if launch.expected is None and is_random(launch):
+        return False
+    for i in range(launch.call.nout):
+        if not is_sole(launch.buffers[i], buffers, writers):
+            return False
+    return True
+
+
+cdef bint is_kept(Launch launch, int number, list buffers) noexcept:
+    """True if a later launch needs the results anyway, or they are small."""
+    cdef Buffer buffer
+    cdef int i
+    for i in range(launch.call.nout):
+        buffer = <Buffer>buffers[launch.buffers[i]]
+        if buffer.last < number and buffer.nbytes > SMALL:
+            return False
+    return True
+
+
+cdef object description(Launch launch, list versions):
+    """Return what a launch computes: its operands as they are now, parameters, shapes."""
+    cdef pb_array *array
+    cdef const pb_param *param
+    cdef int i, d
+    cdef double real
+    cdef int64_t bits
+    cdef list parts = [launch.call.primitive, launch.key, launch.type_id, launch.call.device,
+                       launch.expected, launch.call.nout]
+    for i in range(launch.call.nout + launch.call.nin):
+        array = &launch.arrays[i]
+        parts.append((array.dtype, array.flags, launch.shifts[i],
+                      tuple([array.shape[d] for d in range(array.ndim)]),
+                      tuple([array.strides[d] for d in range(array.ndim)])))
+        if i < launch.call.nout:
+            continue
+        if array.flags & PB_ARRAY_HOST:
+            parts.append((<char *>array.data)[:dtype_itemsize[array.dtype]])
+        else:
+            number = launch.buffers[i]
+            parts.append((number, -1 if number < 0 else versions[number]))
+    for i in range(launch.call.nparam):
+        param = &launch.call.param[i]
+        real = param.d
+        memcpy(&bits, &real, 8)
+        parts.append((param.kind, param.i, bits,
+                      tuple([param.ints[d] for d in range(param.count)])))
+    return tuple(parts)
+
+
+# ---- copies --------------------------------------------------------------------------------------
+
+cdef list without_copies(list launches, list buffers):
+    """Return the launches but for copies with the elements where they were, which nobody changes.
+
+    What read a copy reads the original.
+    """
+    cdef list kept = [], writers = count_writers(launches, buffers)
+    cdef dict last = {}                 # buffer -> the last launch that writes to it
+    cdef dict moved = {}                # buffer -> (the original, bytes that it is further on)
+    cdef Launch launch
+    cdef Buffer copy, source
+    cdef int number = 0, i, outside = -1
+    number_uses(launches, buffers)
+    for launch in launches:
+        for i in range(launch.call.nout):
+            last[launch.buffers[i]] = number
+            if launch.buffers[i] >= 0 and (<Buffer>buffers[launch.buffers[i]]).kind in (
+                    BUFFER_INPUT, BUFFER_OUTER):
+                outside = number        # it may be another's memory, too
+        number += 1
+    number = -1
+    for launch in launches:
+        number += 1
+        for i in range(launch.call.nout + launch.call.nin):
+            if launch.buffers[i] in moved:
+                original, shift = moved[launch.buffers[i]]
+                launch.buffers[i] = original
+                launch.shifts[i] += <int64_t>shift
+        if not (launch.call.primitive == COPY and is_same_layout(launch)
+                and is_sole(launch.buffers[0], buffers, writers)
+                and last.get(launch.buffers[1], -1) < number):
+            kept.append(launch)
+            continue
+        copy = <Buffer>buffers[launch.buffers[0]]
+        source = <Buffer>buffers[launch.buffers[1]]
+        if source.kind in (BUFFER_INPUT, BUFFER_OUTER) and outside > number or (
+                source.last < copy.last and source.nbytes > copy.nbytes + SMALL):
+            kept.append(launch)
+            continue
+        moved[copy.number] = source.number, launch.shifts[1] - launch.shifts[0]
+        source.last = max(source.last, copy.last)
+    return kept
+
+
+cdef bint is_same_layout(Launch launch) noexcept:
+    """True for a copy whose elements keep dtype, shape and strides."""
+    cdef pb_array *out = &launch.arrays[0]
+    cdef pb_array *source = &launch.arrays[1]
+    cdef int d
+    if source.flags & PB_ARRAY_HOST or launch.buffers[0] < 0 or launch.buffers[1] < 0:
+        return False
+    if out.dtype != source.dtype or out.ndim != source.ndim or (
+            out.flags | source.flags) & ~PB_ARRAY_WRITE:
+        return False
+    for d in range(out.ndim):
+        if out.shape[d] != source.shape[d] or out.strides[d] != source.strides[d]:
+            return False
+    return True
