@@ -81,6 +81,7 @@ def test_digits_say_where_time_goes(tmp_path):
     assert [name for name, _ in shares] == ["data", "forward", "backward", "update"]
     assert 98 <= sum(int(share) for _, share in shares) <= 102
     assert "pullback::convolution_backward_weight" in result.stdout
+    assert re.search(r"a step takes \d+\.\d\d ms, compiled \d+\.\d\d ms", result.stdout)
     assert {path.name for path in tmp_path.iterdir()} == {"curves.png", "report.html", "trace.json"}
 
 

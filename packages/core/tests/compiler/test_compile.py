@@ -630,3 +630,27 @@ def test_warnings_are_those_of_this_module():
         warnings.simplefilter("always")
         pb.compile(lambda x: x.item())(pb.ones(1))
     assert [one.filename for one in found] == [__file__]
+
+
+def test_gradients_that_the_function_makes_and_drops_are_its_own():
+    weight = pb.randn(3, 2, requires_grad=True)
+    x = pb.randn(4, 3)
+
+    def step():
+        for _ in range(2):
+            (x @ weight).square().mean().backward()
+            with pb.no_grad():
+                weight.add_(weight.grad, alpha=-0.1)
+            weight.grad = None
+
+    compiled = pb.compile(step, fullgraph=True)
+    twin = weight.detach().clone()
+    for _ in range(4):
+        compiled()
+        for _ in range(2):
+            leaf = twin.clone().requires_grad_()
+            (x @ leaf).square().mean().backward()
+            twin = twin.add(leaf.grad, alpha=-0.1)
+        assert weight.tolist() == twin.tolist()
+        assert weight.grad is None
+    assert replayed(compiled) == 3

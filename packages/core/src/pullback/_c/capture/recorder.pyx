@@ -19,7 +19,7 @@ from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.layout cimport layout_contiguous, layout_shape
 from pullback._c.base.random_position cimport record_draws
 from pullback._c.base.state cimport (
-    capture_change, globals_, pb_capture, pb_globals, thread_state)
+    HISTORY_CHANGED, capture_change, globals_, pb_capture, pb_globals, thread_state)
 from pullback._c.base.types cimport (
     NODE_ACCUMULATE, NODE_FREED, node_edges, pb_edge, pb_node, pb_storage)
 from pullback._c.capture.launches cimport (
@@ -568,9 +568,13 @@ cdef void changed(void *self, PyObject *tensor, capture_change what) noexcept:
     cdef Recorder recorder = <Recorder>self
     try:
         grad = None
-        if (<Tensor>tensor).extra != NULL and (<Tensor>tensor).extra.grad != NULL:
-            grad = <object>(<Tensor>tensor).extra.grad
         events = recorder.changes.setdefault(<size_t>tensor, (<object>tensor, []))[1]
+        if what != HISTORY_CHANGED:
+            for before, _ in events:        # later gradients are the function's own
+                if before != HISTORY_CHANGED:
+                    return
+            if (<Tensor>tensor).extra != NULL and (<Tensor>tensor).extra.grad != NULL:
+                grad = <object>(<Tensor>tensor).extra.grad
         events.append((int(what), grad))
     except BaseException as error:
         recorder.failure = error
