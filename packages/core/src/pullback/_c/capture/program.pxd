@@ -47,4 +47,3 @@ cdef class Program:
 
 cdef Result result_of(Tensor tensor, int buffer)
 cdef int fill(pb_storage *storage, pb_storage *source) except -1
-cdef int64_t place_temporaries(list buffers, set apart) except -1

@@ -35,55 +35,9 @@ __all__ = ["Program"]
 
 cdef enum:
     SMALL_WORK = 16384          # elements below which a kernel is called with the lock held
-    ALIGNMENT = 64
 
 cdef pb_globals *process = globals_()
 cdef list primitive_names = list(PRIMITIVES)
-
-
-# ---- places in the arena -------------------------------------------------------------------------
-
-cdef inline int64_t aligned(int64_t nbytes) noexcept:
-    return (nbytes + ALIGNMENT - 1) & -<int64_t>ALIGNMENT
-
-
-def by_size(one):
-    """Order buffers by size, the largest first."""
-    return -one.nbytes, one.first
-
-
-def by_place(one):
-    """Order buffers by their places."""
-    return one.place
-
-
-cdef int64_t place_temporaries(list buffers, set apart) except -1:
-    """Give temporaries places such that those in use at one time do not overlap; return the end.
-
-    Those in `apart`, which stay in the cache, get none.
-
-    The larger come first, each at the lowest place that is free while it is in use.
-    """
-    cdef Buffer one, other
-    cdef list placed = []
-    cdef int64_t place, end = 0, size
-    for one in sorted(buffers, key=by_size):
-        one.place = -1
-        if one.kind != BUFFER_TEMPORARY or one.first < 0 or one.number in apart:
-            continue
-        size = aligned(one.nbytes)
-        place = 0
-        for other in placed:            # by place
-            if other.last < one.first or other.first > one.last:
-                continue
-            if other.place - place >= size:
-                break
-            place = max(place, other.place + aligned(other.nbytes))
-        one.place = place
-        end = max(end, place + size)
-        placed.append(one)
-        placed.sort(key=by_place)
-    return end
 
 
 # ---- runs ----------------------------------------------------------------------------------------

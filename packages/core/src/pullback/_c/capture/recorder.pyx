@@ -25,8 +25,8 @@ from pullback._c.base.types cimport (
 from pullback._c.capture.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT, BUFFER_TEMPORARY, Buffer, Launch,
     launch_of)
-from pullback._c.capture.program cimport (
-    Outer, Program, Result, fill, place_temporaries, result_of)
+from pullback._c.capture.arena cimport place_temporaries
+from pullback._c.capture.program cimport Outer, Program, Result, fill, result_of
 from pullback._c.capture.draws cimport find_draw, is_random
 from pullback._c.capture.groups cimport find_groups, hold_for_groups
 from pullback._c.capture.liveness cimport decides_late, first_write, number_uses

@@ -6,10 +6,11 @@ All of it needs a buffer that one kernel writes and nobody else sees: a temporar
 then depends on the operands of that kernel alone, as they were when it ran.
 """
 
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
-from pullback.abi cimport PB_ARRAY_HOST, PB_ARRAY_WRITE, pb_array, pb_param
+from pullback.abi cimport PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_PARAM_INTS, pb_array, pb_param
 from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.capture.draws cimport is_random
 from pullback._c.capture.launches cimport (
@@ -165,34 +166,77 @@ cdef bint is_kept(Launch launch, int number, list buffers) noexcept:
     return True
 
 
-cdef object description(Launch launch, list versions):
+ctypedef struct pb_text:
+    char *begin
+    Py_ssize_t count, room
+
+
+cdef int note(pb_text *text, const void *data, Py_ssize_t count) except -1:
+    """Append bytes."""
+    cdef char *longer
+    if text.count + count > text.room:
+        longer = <char *>PyMem_Realloc(text.begin, 2 * (text.count + count))
+        if longer == NULL:
+            raise MemoryError()
+        text.begin = longer
+        text.room = 2 * (text.count + count)
+    memcpy(text.begin + text.count, data, count)
+    text.count += count
+    return 0
+
+
+cdef inline int note_number(pb_text *text, int64_t number) except -1:
+    return note(text, &number, sizeof(number))
+
+
+cdef bytes description(Launch launch, list versions):
     """Return what a launch computes: its operands as they are now, parameters, shapes."""
+    cdef pb_text text
+    text.begin = NULL
+    text.count = text.room = 0
+    try:
+        describe(launch, versions, &text)
+        return text.begin[:text.count]
+    finally:
+        PyMem_Free(text.begin)
+
+
+cdef int describe(Launch launch, list versions, pb_text *text) except -1:
     cdef pb_array *array
     cdef const pb_param *param
-    cdef int i, d
-    cdef double real
-    cdef int64_t bits
-    cdef list parts = [launch.call.primitive, launch.key, launch.type_id, launch.call.device,
-                       launch.expected, launch.call.nout]
+    cdef int i, number
+    note_number(text, launch.call.primitive)
+    note_number(text, launch.key)
+    note_number(text, launch.type_id)
+    note_number(text, launch.call.device)
+    note_number(text, launch.call.nout)
+    note_number(text, -1 if launch.expected is None else launch.expected)
     for i in range(launch.call.nout + launch.call.nin):
         array = &launch.arrays[i]
-        parts.append((array.dtype, array.flags, launch.shifts[i],
-                      tuple([array.shape[d] for d in range(array.ndim)]),
-                      tuple([array.strides[d] for d in range(array.ndim)])))
+        note_number(text, array.dtype)
+        note_number(text, array.flags)
+        note_number(text, array.ndim)
+        note_number(text, launch.shifts[i])
+        note(text, array.shape, array.ndim * sizeof(int64_t))
+        note(text, array.strides, array.ndim * sizeof(int64_t))
         if i < launch.call.nout:
             continue
+        number = launch.buffers[i]
         if array.flags & PB_ARRAY_HOST:
-            parts.append((<char *>array.data)[:dtype_itemsize[array.dtype]])
+            note(text, array.data, dtype_itemsize[array.dtype])
         else:
-            number = launch.buffers[i]
-            parts.append((number, -1 if number < 0 else versions[number]))
+            note_number(text, number)
+            note_number(text, -1 if number < 0 else versions[number])
     for i in range(launch.call.nparam):
         param = &launch.call.param[i]
-        real = param.d
-        memcpy(&bits, &real, 8)
-        parts.append((param.kind, param.i, bits,
-                      tuple([param.ints[d] for d in range(param.count)])))
-    return tuple(parts)
+        note_number(text, param.kind)
+        if param.kind == PB_PARAM_INTS:
+            note_number(text, param.count)
+            note(text, param.ints, param.count * sizeof(int64_t))
+        else:
+            note_number(text, param.i)
+            note(text, &param.d, sizeof(double))
+    return 0
 
 
 # ---- copies --------------------------------------------------------------------------------------

@@ -1,0 +1,4 @@
+from libc.stdint cimport int64_t
+
+
+cdef int64_t place_temporaries(list buffers, set apart) except -1

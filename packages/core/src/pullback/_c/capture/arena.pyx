@@ -1,0 +1,101 @@
+# build: small
+"""Places of temporaries in one block of memory, such that those in use at one time do not overlap.
+
+Short ones, of which a program may have thousands, take in the order of their use what another of
+the same size has left. The long ones come after them, the longest first, each at the lowest place
+that is free while it is in use.
+"""
+
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport int64_t
+from libc.string cimport memmove
+
+from pullback._c.capture.launches cimport BUFFER_TEMPORARY, Buffer
+
+__all__ = []
+
+cdef enum:
+    ALIGNMENT = 64
+    SHORT = 1 << 14             # bytes
+
+ctypedef struct pb_place:
+    int64_t begin
+    int64_t end
+    int first
+    int last
+
+
+cdef inline int64_t aligned(int64_t nbytes) noexcept:
+    return (nbytes + ALIGNMENT - 1) & -<int64_t>ALIGNMENT
+
+
+def by_size(one):
+    """Order buffers by size, the largest first."""
+    return -one.nbytes, one.first
+
+
+def by_first(one):
+    """Order buffers by the launch that uses them first."""
+    return one.first
+
+
+cdef int64_t place_temporaries(list buffers, set apart) except -1:
+    """Give temporaries places; return the end of the last. Those in `apart` get none."""
+    cdef Buffer one
+    cdef list short = [], long = []
+    for one in buffers:
+        one.place = -1
+        if one.kind == BUFFER_TEMPORARY and one.first >= 0 and one.number not in apart:
+            (short if one.nbytes <= SHORT else long).append(one)
+    return place_long(sorted(long, key=by_size), place_short(sorted(short, key=by_first)))
+
+
+cdef int64_t place_short(list buffers) except -1:
+    """Place buffers in the order of their first uses; return the end."""
+    cdef Buffer one, other
+    cdef int64_t end = 0
+    cdef dict ending = {}               # launch -> the buffers that it uses last
+    cdef dict free = {}                 # size -> places
+    cdef int now = -1
+    for one in buffers:
+        while now < one.first - 1:
+            now += 1
+            for other in ending.pop(now, ()):
+                free.setdefault(aligned(other.nbytes), []).append(other.place)
+        places = free.get(aligned(one.nbytes))
+        if places:
+            one.place = places.pop()
+        else:
+            one.place = end
+            end += aligned(one.nbytes)
+        ending.setdefault(one.last, []).append(one)
+    return end
+
+
+cdef int64_t place_long(list buffers, int64_t begin) except -1:
+    """Place buffers from `begin` on, in this order; return the end."""
+    cdef Buffer one
+    cdef Py_ssize_t count = len(buffers), placed = 0, i
+    cdef int64_t place, end = begin, size
+    cdef pb_place *places = <pb_place *>PyMem_Malloc(max(count, 1) * sizeof(pb_place))
+    if places == NULL:
+        raise MemoryError()
+    for one in buffers:
+        size = aligned(one.nbytes)
+        place = begin
+        for i in range(placed):         # by their begins
+            if places[i].last < one.first or places[i].first > one.last:
+                continue
+            if places[i].begin - place >= size:
+                break
+            place = max(place, places[i].end)
+        i = placed
+        while i > 0 and places[i - 1].begin > place:
+            i -= 1
+        memmove(&places[i + 1], &places[i], (placed - i) * sizeof(pb_place))
+        places[i] = pb_place(place, place + size, one.first, one.last)
+        placed += 1
+        one.place = place
+        end = max(end, place + size)
+    PyMem_Free(places)
+    return end
