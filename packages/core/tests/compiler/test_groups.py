@@ -10,7 +10,7 @@ from pullback.nn import functional as F
 compiled_kernels = pytest.mark.skipif(
     pb.get_default_device().type == "ref", reason="kernels in Python run one by one"
 )
-SHAPES = [(120, 96), (40, 6, 64), (11_111,)]
+SHAPES = [(120, 96), (40, 6, 64), (11_111,), (9, 7), (30, 64)]  # in groups, and too small for them
 UNARY = [pb.tanh, pb.exp, pb.neg, pb.sigmoid, pb.abs, pb.sin, lambda x: x * 0.5, lambda x: 1 - x]
 BINARY = [pb.add, pb.mul, pb.maximum, pb.atan2, lambda x, y: pb.where(x > y, x, y)]
 

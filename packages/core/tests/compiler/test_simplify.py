@@ -176,3 +176,30 @@ def test_equal_decisions_are_one():
     ].count("decide")
     with pytest.raises(RuntimeError):
         compiled(x * 8, y)
+
+
+@compiled_kernels
+def test_results_take_the_place_of_operands_that_nobody_needs():
+    def function(x):
+        for _ in range(5):
+            x = (x + 1).exp().neg().tanh()
+        return x * 2
+
+    compiled = pb.compile(function)
+    x = pb.randn(1000)
+    for _ in range(2):
+        assert compiled(x).tolist() == function(x).tolist()
+    assert compiled.entries[0].program.arena == 4032  # one array
+
+
+@compiled_kernels
+def test_places_of_operands_with_another_layout_are_left_alone():
+    def function(x):
+        y = x + 1
+        z = y.t() * 2
+        return z.exp() + (x * 3).t()[:, ::1].contiguous()
+
+    compiled = pb.compile(function)
+    for _ in range(3):
+        x = pb.randn(30, 30)
+        assert compiled(x).tolist() == function(x).tolist()

@@ -1,4 +1,5 @@
 from libc.stdint cimport int64_t
 
 
-cdef int64_t place_temporaries(list buffers, set apart) except -1
+cdef int64_t place_temporaries(
+        list buffers, set apart, list launches, list groups) except -1

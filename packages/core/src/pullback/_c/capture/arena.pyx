@@ -1,6 +1,7 @@
 # build: small
 """Places of temporaries in one block of memory, such that those in use at one time do not overlap.
 
+The result of an elementwise kernel takes the place of an operand that nobody needs any more.
 Short ones, of which a program may have thousands, take in the order of their use what another of
 the same size has left. The long ones come after them, the longest first, each at the lowest place
 that is free while it is in use.
@@ -10,13 +11,17 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int64_t
 from libc.string cimport memmove
 
-from pullback._c.capture.launches cimport BUFFER_TEMPORARY, Buffer
+from pullback.abi cimport pb_array
+from pullback._c.base.dtype cimport dtype_itemsize
+from pullback._c.capture.groups cimport Group
+from pullback._c.capture.launches cimport BUFFER_TEMPORARY, Buffer, Launch
+from pullback._c.capture.rows cimport is_elementwise
 
 __all__ = []
 
 cdef enum:
     ALIGNMENT = 64
-    SHORT = 1 << 14             # bytes
+    SHORT = 1 << 10             # bytes
 
 ctypedef struct pb_place:
     int64_t begin
@@ -39,15 +44,72 @@ def by_first(one):
     return one.first
 
 
-cdef int64_t place_temporaries(list buffers, set apart) except -1:
+cdef int64_t place_temporaries(
+        list buffers, set apart, list launches, list groups) except -1:
     """Give temporaries places; return the end of the last. Those in `apart` get none."""
-    cdef Buffer one
+    cdef Buffer one, before
     cdef list short = [], long = []
+    cdef int64_t end
+    cdef dict places = take_over(buffers, apart, launches, groups)
     for one in buffers:
         one.place = -1
-        if one.kind == BUFFER_TEMPORARY and one.first >= 0 and one.number not in apart:
+        if is_placed(one, apart) and one.number not in places:
             (short if one.nbytes <= SHORT else long).append(one)
-    return place_long(sorted(long, key=by_size), place_short(sorted(short, key=by_first)))
+    end = place_long(sorted(long, key=by_size), place_short(sorted(short, key=by_first)))
+    for number, before in places.items():
+        (<Buffer>buffers[number]).place = before.place
+    return end
+
+
+cdef bint is_placed(Buffer one, set apart):
+    return one.kind == BUFFER_TEMPORARY and one.first >= 0 and one.number not in apart
+
+
+cdef dict take_over(list buffers, set apart, list launches, list groups):
+    """Return whose place a buffer takes, by number; that one is in use as long as both are."""
+    cdef dict places = {}
+    cdef Launch launch
+    cdef Buffer out, before
+    cdef Group group
+    cdef int number = -1, i
+    cdef set tiled = set()
+    for group in groups:
+        tiled.update(range(group.first, group.first + group.count))
+    for launch in launches:
+        number += 1
+        if number in tiled or not is_elementwise(launch) or launch.buffers[0] < 0:
+            continue
+        out = <Buffer>buffers[launch.buffers[0]]
+        if not is_placed(out, apart) or out.first != number:
+            continue
+        for i in range(1, 1 + launch.call.nin):
+            if launch.buffers[i] < 0 or not is_over(launch, i):
+                continue
+            before = <Buffer>buffers[launch.buffers[i]]
+            if is_placed(before, apart) and before.last == number and (
+                    before.nbytes == out.nbytes):
+                before = <Buffer>places.get(before.number, before)
+                places[out.number] = before
+                before.last = out.last
+                break
+    return places
+
+
+cdef bint is_over(Launch launch, int which) noexcept:
+    """True if no other operand is in its buffer, and its elements are where the result's are."""
+    cdef pb_array *out = &launch.arrays[0]
+    cdef pb_array *one = &launch.arrays[which]
+    cdef int i
+    for i in range(1, 1 + launch.call.nin):
+        if i != which and launch.buffers[i] == launch.buffers[which]:
+            return False
+    if launch.shifts[which] != launch.shifts[0] or one.ndim != out.ndim or (
+            dtype_itemsize[one.dtype] != dtype_itemsize[out.dtype]):
+        return False
+    for i in range(out.ndim):
+        if one.shape[i] != out.shape[i] or one.strides[i] != out.strides[i]:
+            return False
+    return True
 
 
 cdef int64_t place_short(list buffers) except -1:

@@ -474,7 +474,8 @@ cdef class Recorder:
                 made.device_index = buffer.device_index
                 made.temporaries += buffer.nbytes
         made.groups = find_groups(made.launches, self.buffers)
-        made.arena = place_temporaries(self.buffers, hold_for_groups(made.groups, self.buffers))
+        inner = hold_for_groups(made.groups, self.buffers)
+        made.arena = place_temporaries(self.buffers, inner, made.launches, made.groups)
         made.idle = []
         return made
 
