@@ -521,7 +521,8 @@ def compile(
 
     What cannot be replayed, such as ``item()``, runs eagerly, with one warning; with ``fullgraph``
     it raises. ``disable`` returns the function as it is. Without a model it is a decorator.
-    ``backend``, ``name``, ``isolate_recompiles`` and ``shapes_spec`` are ignored.
+    ``backend``, ``name``, ``isolate_recompiles`` and ``shapes_spec`` are ignored; so is
+    ``dynamic``, since each size of an argument has a program of its own.
 
     Raises: RuntimeError for a ``mode`` together with ``options``, and with ``fullgraph`` for what
     cannot be captured; TypeError for what cannot be called.

@@ -9,6 +9,7 @@ from pullback_cpu.kernels.common.kernel cimport *
 from pullback_cpu.kernels.linalg.elements cimport *
 from pullback_cpu.kernels.linalg.elimination cimport solve_table
 from pullback_cpu.kernels.linalg.lapack_batch cimport *
+from pullback_cpu.kernels.linalg.small_batches cimport SMALL_ROWS, batch_table
 
 from pullback_cpu.runtime.isa import load_for_isa
 
@@ -21,6 +22,14 @@ cdef enum:
 cdef blas_table *blas = NULL
 cdef solve_table *loops = <solve_table *>PyCapsule_GetPointer(
     load_for_isa("pullback_cpu.kernels.linalg.elimination").LOOPS, b"pb_solve_loops")
+cdef batch_table *batches = <batch_table *>PyCapsule_GetPointer(
+    load_for_isa("pullback_cpu.kernels.linalg.small_batches").LOOPS, b"pb_batch_loops")
+
+
+cdef inline bint is_small_batch(const pb_array *a) noexcept nogil:
+    """True for enough matrices of a few rows to decompose several at once."""
+    return batches.lanes[a.dtype] > 0 and a.shape[0] >= batches.lanes[a.dtype] and (
+        max(a.shape[1], a.shape[2]) <= SMALL_ROWS)
 
 
 # -- Cholesky --------------------------------------------------------------------------------------
@@ -90,6 +99,9 @@ cdef int kernel_cholesky(pb_call *call) noexcept nogil:
     cdef int code = start(&of, &blas, call, run_cholesky)
     if code != PB_OK:
         return max(code, 0)
+    if is_small_batch(a):
+        batches.cholesky[a.dtype](a, call.out[0], NULL, call.out[1])
+        return PB_OK
     add_part(&of, a, call.out[0], n, n, item_size(a.dtype))
     of.info = call.out[1]
     return finish(&of, n * n * n // 3, False)
@@ -218,6 +230,9 @@ cdef int kernel_lu(pb_call *call) noexcept nogil:
     cdef int code = start(&of, &blas, call, run_lu)
     if code != PB_OK:
         return max(code, 0)
+    if is_small_batch(a):
+        batches.lu[a.dtype](a, call.out[0], call.out[1], call.out[2])
+        return PB_OK
     if max(a.shape[1], a.shape[2]) > TINY and loops.lu[a.dtype] != NULL:
         code = loops.lu[a.dtype](a, call.out[0], call.out[1], call.out[2])
         return fail_memory(call) if code else PB_OK
