@@ -1,3 +1,4 @@
+# build: small
 """Calls of compiled functions: the program of a call that is alike runs, or Python records one."""
 
 from cpython.object cimport PyObject

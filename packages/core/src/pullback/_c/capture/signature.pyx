@@ -1,3 +1,4 @@
+# build: small
 """What a program depends on: the arguments of its call, modes, and what its function refers to.
 
 Checked before each run, so all of it is compiled: a few nanoseconds for each argument and guard.
