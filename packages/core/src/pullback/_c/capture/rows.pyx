@@ -38,7 +38,7 @@ cdef int kind_of(object primitive):
         return ROWS_OF_DIM
     if primitive.name == "standardize":
         return ROWS_STANDARDIZED
-    if primitive.name in ("uniform", "normal"):
+    if primitive.family == "random" and primitive.params == ("seed:int", "offset:int"):
         return ROWS_RANDOM
     return ROWS_DEPEND
 

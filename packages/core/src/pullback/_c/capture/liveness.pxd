@@ -1,4 +1,0 @@
-cdef int first_write(list launches, list buffers) except -1
-cdef list live_launches(list launches, list buffers)
-cdef int number_uses(list launches, list buffers) except -1
-cdef bint decides_late(list launches, list buffers) except -1
