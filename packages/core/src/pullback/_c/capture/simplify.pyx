@@ -2,9 +2,9 @@
 """Which launches of a program are needed, when memory is used, and what is written.
 
 Programs become simpler, with the same bits: constants are computed once, equal kernels run once,
-copies that change nothing are not made. All of that needs a buffer that one kernel writes and nobody
-else sees: a temporary. What it holds then depends on the operands of that kernel alone, as they
-were when it ran.
+copies that change nothing are not made. All of that needs a buffer that one kernel writes and
+nobody else sees: a temporary. What it holds then depends on the operands of that kernel alone, as
+they were when it ran.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
