@@ -771,3 +771,36 @@ def test_stale_views_are_refused_before_forward_runs():
         Double.apply(first)
     assert not ran
     assert second.detach().tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[::2],
+        lambda x: x.view(20, 100)[:, 3:7],
+        lambda x: x[:3].unsqueeze(1).expand(3, 5),
+        lambda x: x.view(20, 100).t(),
+    ],
+    ids=["step", "columns", "expanded", "turned"],
+)
+def test_zeros_for_missing_gradients_have_all_their_memory(view):
+    """They once had the strides of the output, and only as much memory as it has elements."""
+    seen = []
+
+    class Two(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2, view(pb.ones(2000) * x.sum())
+
+        @staticmethod
+        def backward(ctx, first, second):
+            seen.append(second)
+            return first * 2
+
+    x = pb.ones(4, requires_grad=True)
+    first, other = Two.apply(x)
+    first.sum().backward()
+    (zeros,) = seen
+    assert zeros.shape == other.shape and not zeros.any()
+    assert zeros.untyped_storage().nbytes() == 4 * zeros.numel()
+    assert zeros.add_(1).sum().item() == zeros.numel()  # no element is there twice

@@ -20,13 +20,14 @@ from pullback._c.graph.op cimport (
     ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, MAX_ARGS,
     MAX_TENSOR_ARGS, Op, SOURCE_ARG, SOURCE_EXTRA, missing, op_named)
 from pullback._c.dispatch.launch cimport fill_with
-from pullback._c.base.layout cimport layout_retain, layout_shape_tuple
+from pullback._c.base.layout cimport (
+    layout_contiguous, layout_retain, layout_shape, layout_shape_tuple)
 from pullback._c.graph.saved cimport Like, node_check_alive, saved_unpack
 from pullback._c.graph.tensor cimport Tensor, is_tensor, tensor_new
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.base.types cimport (
-    NODE_FREED, SAVED_TENSOR, node_edges, node_meta, node_saved, pb_edge, pb_meta, pb_node,
-    pb_saved)
+    LAYOUT_DENSE, NODE_FREED, SAVED_TENSOR, node_edges, node_meta, node_saved, pb_edge, pb_meta,
+    pb_node, pb_saved)
 
 from pullback._c.dispatch.call import swap_tracer
 
@@ -338,10 +339,15 @@ cdef Backward backward_of(Op op):
 # ---- running -------------------------------------------------------------------------------------
 
 cdef object zeros_for(pb_node *node, int number):
-    """Return zeros in the shape of a forward output."""
+    """Return zeros in the shape of a forward output, dense in memory where that is a view."""
     cdef pb_meta *meta = node_meta(node) + number
-    cdef Tensor out = tensor_new(layout_retain(meta.layout), meta.dtype, meta.device_type,
-                                 meta.device_index)
+    cdef Tensor out
+    if meta.layout.flags & LAYOUT_DENSE:
+        out = tensor_new(layout_retain(meta.layout), meta.dtype, meta.device_type,
+                         meta.device_index)
+    else:
+        out = tensor_new(layout_contiguous(meta.layout.ndim, layout_shape(meta.layout)), meta.dtype,
+                         meta.device_type, meta.device_index)
     fill_with(out, 0)
     return out
 
