@@ -135,6 +135,9 @@ class Compiled(CompiledCallable):
             self._kept = _TRIES
             return self.function(*args, **kwargs)
         signature = Signature(args, kwargs)
+        if signature.overlaps(guards):
+            self._kept += 1
+            return self.function(*args, **kwargs)
         capture = _Capture(self, Entry(signature), args, kwargs)
         value = capture.run()
         if capture.refusal is not None:
@@ -201,6 +204,9 @@ class _Capture:
         self.refusal = recorder.refusal
         if self.refusal is None:
             self.use(recorder, value)
+        if self.refusal is None and not self.entry.signature.takes(self.args, self.kwargs):
+            self.refusal = "a change of an argument other than of its elements"
+            self.entry.program = None
         if self.refusal is not None and self.owner.fullgraph:
             raise RuntimeError(f"compile(): cannot capture {self.refusal}")
         return value
@@ -319,6 +325,11 @@ class _Backward:
             grads = _grad(
                 outputs, tensors, seeds, retain_graph=True, create_graph=False, allow_unused=True
             )
+        except RuntimeError as error:
+            if inner.refusal is not None:
+                raise
+            capture.refusal = f"results whose backward pass fails: {error}"
+            return None
         finally:
             inner.end()
         if inner.refusal is not None:

@@ -405,7 +405,8 @@ cdef class Program:
             if buffer.kind == BUFFER_INPUT:
                 tensor = <Tensor>inputs[buffer.input]
                 storage = tensor.storage
-                delta = tensor.offset - <int64_t>self.offsets[buffer.input]
+                delta = (tensor.offset - <int64_t>self.offsets[buffer.input]) * (
+                    dtype_itemsize[tensor.dtype]) // dtype_itemsize[result.dtype]
             elif buffer.kind == BUFFER_OUTER:
                 storage = buffer.storage
             else:

@@ -423,7 +423,8 @@ cdef class Recorder:
             if tensor.storage.data == NULL and not tensor_requires_grad(tensor):
                 made.results.append(result_of(tensor, -2))
                 continue
-            if buffer is None or buffer.kind == BUFFER_OUTER and buffer.first < 0:
+            if buffer is None or buffer.kind == BUFFER_OUTER and (
+                    buffer.first < 0 or tensor.node == NULL and tensor_requires_grad(tensor)):
                 made.results.append(tensor)
                 continue
             if buffer.kind == BUFFER_TEMPORARY and (buffer.filled or buffer.first < 0):

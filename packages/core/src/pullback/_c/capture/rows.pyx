@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport (
     PB_ARRAY_HOST, PB_BF16, PB_F16, PB_F32, PB_F64, PB_NUM_DTYPES, pb_array)
-from pullback._c.base.dtype cimport dtype_itemsize
+from pullback._c.base.dtype cimport CATEGORY_FLOATING, dtype_category, dtype_itemsize
 from pullback._c.capture.launches cimport Launch
 from pullback._c.device.device cimport device_type, pb_device_type
 
@@ -25,6 +25,7 @@ cdef enum:
     ROWS_OF_DIM = 3             # of kernels along a dim, which is the parameter
     ROWS_STANDARDIZED = 4
     ROWS_RANDOM = 5
+    SHORT = 64                  # elements of rows that are added up
 
 cdef int kinds[1024]            # of each primitive
 
@@ -81,7 +82,8 @@ cdef int whole_operands(Launch launch) except -2:
             if launch.arrays[i].ndim != launch.arrays[0].ndim or (
                     launch.arrays[i].shape[0] != launch.arrays[0].shape[0]):
                 return -1
-        return 0
+        return 0 if dtype_category[launch.arrays[0].dtype] < CATEGORY_FLOATING or (
+            reduces_long_rows(launch)) else -1
     if kind == ROWS_OF_DIM:
         return 0 if launch.call.param[0].i % launch.arrays[0].ndim else -1
     if kind == ROWS_STANDARDIZED and launch.call.param[0].i == 1:   # one group
@@ -93,6 +95,22 @@ cdef int whole_operands(Launch launch) except -2:
             PB_F16, PB_BF16, PB_F32, PB_F64):
         return 0
     return -1
+
+
+cdef bint reduces_long_rows(Launch launch) noexcept:
+    """True if all of each row is reduced, in one piece of memory and more than a few elements.
+
+    For others a kernel may add up in another order where there are fewer rows; of integers and
+    bools no order matters.
+    """
+    cdef pb_array *source = &launch.arrays[launch.call.nout]
+    cdef int64_t count = 1
+    cdef int d
+    for d in range(source.ndim - 1, 0, -1):
+        if launch.arrays[0].shape[d] != 1 or source.strides[d] != count:
+            return False
+        count *= source.shape[d]
+    return count > SHORT and source.strides[0] >= count
 
 
 cdef int64_t elements(Launch launch) noexcept:

@@ -25,6 +25,8 @@ cdef class Signature:
     cdef list aliases                   # of each tensor: the first with the same memory
     cdef list distances                 # of each tensor: bytes from the begin of that one
     cdef bint apart                     # tensors with memory of their own must have that again
+    cdef list outer                     # the tensors that the function refers to
+    cdef list shared                    # which tensors share memory with those: see relations_of
     cdef uint8_t grad_enabled, inference, layout_policy
     cdef int dtype
     cdef uint32_t autocast

@@ -15,8 +15,10 @@ from pullback._c.base.dtype cimport dtype_default, dtype_itemsize, dtype_object
 from pullback._c.base.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_same_strides, layout_shape_tuple)
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
+from pullback._c.base.types cimport pb_storage
 from pullback._c.capture.options cimport Option
 from pullback._c.device.device cimport device as device_class
+from pullback._c.device.device cimport device_type
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_WRAPPED, TENSOR_LAZY, Tensor, device_key, is_tensor, tensor_requires_grad)
 
@@ -202,6 +204,7 @@ cdef class Guard:
     cdef int kind
     cdef Py_ssize_t number              # in a list, or the length
     cdef bint plain
+    cdef pb_storage *storage            # of a tensor; borrowed: programs own those that they use
     cdef readonly str where
 
     def __init__(self, holder, key, expected, str where):
@@ -222,6 +225,7 @@ cdef class Guard:
             self.kind = GUARD_DICT
         if is_tensor(expected):
             self.spec = spec_of(expected, where, [])
+            self.storage = (<Tensor>expected).storage
 
     cdef bint holds(self) except -1:
         cdef PyObject *found
@@ -244,7 +248,8 @@ cdef class Guard:
         else:
             return PyList_GET_SIZE(self.holder) == self.number
         if found == <PyObject *>self.expected:
-            return self.spec is None or tensor_fits(self.spec, <Tensor>found)
+            return self.spec is None or ((<Tensor>found).storage == self.storage
+                                         and tensor_fits(self.spec, <Tensor>found))
         return found != NULL and self.plain and same_value(<object>found, self.expected)
 
     def __repr__(self):
@@ -293,6 +298,14 @@ cdef class Signature:
         self.distances = [begin(<Tensor>tensors[i]) - begin(<Tensor>tensors[first])
                           for i, first in enumerate(self.aliases)]
         self.apart = False
+        self.outer, self.shared = [], []
+
+    def overlaps(self, list guards not None):
+        """Return True if tensors have memory in common without sharing their storages' begins."""
+        for _, number, _ in relations_of(list(self.tensors), outer_of(guards)):
+            if number < 0:
+                return True
+        return False
 
     def guard(self, list guards not None, bint apart, object options=()):
         """Set what the function refers to, and whether tensors must not share more memory.
@@ -324,6 +337,9 @@ cdef class Signature:
             if guard.spec is not None:
                 watched.tensors.append(guard)
         self.apart = apart
+        self.outer = outer_of(guards)
+        if self.tensors:
+            self.shared = relations_of(list(self.tensors), self.outer)
         self.tensors = ()           # the arguments are not kept alive
 
     cpdef list match(self, tuple args, dict kwargs):
@@ -346,9 +362,19 @@ cdef class Signature:
                 if tensor.storage.data != other.storage.data or (
                         begin(tensor) - begin(other) != <int64_t>self.distances[i]):
                     return None
-        if self.apart and aliases_of(tensors) != self.aliases:
+        if self.apart and (aliases_of(tensors) != self.aliases
+                           or relations_of(tensors, self.outer) != self.shared):
             return None
+        for i, first, distance in self.shared:
+            tensor, other = <Tensor>tensors[i], <Tensor>self.outer[first]
+            if tensor.storage.data != other.storage.data or (
+                    begin(tensor) - begin(other) != <int64_t>distance):
+                return None
         return tensors if self.holds() else None
+
+    def takes(self, tuple args not None, dict kwargs not None):
+        """Return True for arguments of these sizes, dtypes, devices and values."""
+        return fits(self.args, args, []) and fits(self.kwargs, kwargs, [])
 
     def described(self):
         """Return what the arguments were, as text."""
@@ -404,6 +430,50 @@ cdef class Signature:
 cdef int64_t begin(Tensor tensor) noexcept:
     """Return the offset of a tensor in bytes."""
     return tensor.offset * dtype_itemsize[tensor.dtype]
+
+
+cdef list outer_of(list guards):
+    """Return the tensors that are watched, each once."""
+    cdef Guard guard
+    return list({id(guard.expected): guard.expected
+                 for guard in guards if guard.spec is not None}.values())
+
+
+cdef bint overlap(pb_storage *one, pb_storage *other) noexcept:
+    """True if two storages on the host have bytes in common, or are the same memory elsewhere."""
+    if one.data == NULL or one.device_type != other.device_type:
+        return False
+    if not device_type(one.device_type).host:
+        return one.data == other.data and one.device_index == other.device_index
+    return (<char *>one.data < <char *>other.data + other.nbytes
+            and <char *>other.data < <char *>one.data + one.nbytes)
+
+
+cdef list relations_of(list tensors, list outer):
+    """Return which tensors share memory with outer ones: (number, number, bytes between them).
+
+    The second number is -1 where the memory of one begins inside that of the other, which may be
+    another of the tensors.
+    """
+    cdef list found = []
+    cdef Tensor tensor, other
+    cdef Py_ssize_t i, k
+    for i in range(len(tensors)):
+        tensor = <Tensor>tensors[i]
+        for k in range(i):
+            other = <Tensor>tensors[k]
+            if tensor.storage.data != other.storage.data and (
+                    overlap(tensor.storage, other.storage)):
+                found.append((i, -1, 0))
+        for k in range(len(outer)):
+            other = <Tensor>outer[k]
+            if not overlap(tensor.storage, other.storage):
+                continue
+            if tensor.storage.data == other.storage.data:
+                found.append((i, k, begin(tensor) - begin(other)))
+            else:
+                found.append((i, -1, 0))
+    return found
 
 
 cdef list aliases_of(list tensors):

@@ -190,7 +190,7 @@ cdef list without_equals(list launches, list buffers):
         for i in range(launch.call.nout + launch.call.nin):
             launch.buffers[i] = same.get(launch.buffers[i], launch.buffers[i])
         if repeats(launch, buffers, writers):
-            key = description(launch, versions)
+            key = description(launch, versions, buffers)
             first = <Launch>seen.get(key)
             if first is not None and is_kept(first, number, buffers):
                 for i in range(launch.call.nout):
@@ -252,13 +252,16 @@ cdef inline int note_number(pb_text *text, int64_t number) except -1:
     return note(text, &number, sizeof(number))
 
 
-cdef bytes description(Launch launch, list versions):
+cdef bytes description(Launch launch, list versions, list buffers):
     """Return what a launch computes: its operands as they are now, parameters, shapes."""
     cdef pb_text text
+    cdef int i
     text.begin = NULL
     text.count = text.room = 0
     try:
         describe(launch, versions, &text)
+        for i in range(launch.call.nout):
+            note_number(&text, (<Buffer>buffers[launch.buffers[i]]).nbytes)
         return text.begin[:text.count]
     finally:
         PyMem_Free(text.begin)
@@ -331,8 +334,9 @@ cdef list without_copies(list launches, list buffers):
                 original, shift = moved[launch.buffers[i]]
                 launch.buffers[i] = original
                 launch.shifts[i] += <int64_t>shift
-        if not (launch.call.primitive == COPY and is_same_layout(launch)
+        if not (launch.call.primitive == COPY
                 and is_sole(launch.buffers[0], buffers, writers)
+                and is_same_layout(launch, (<Buffer>buffers[launch.buffers[0]]).nbytes)
                 and last.get(launch.buffers[1], -1) < number):
             kept.append(launch)
             continue
@@ -347,10 +351,11 @@ cdef list without_copies(list launches, list buffers):
     return kept
 
 
-cdef bint is_same_layout(Launch launch) noexcept:
-    """True for a copy whose elements keep dtype, shape and strides."""
+cdef bint is_same_layout(Launch launch, int64_t nbytes) noexcept:
+    """True for a copy whose elements keep dtype, shape and strides, and fill the bytes."""
     cdef pb_array *out = &launch.arrays[0]
     cdef pb_array *source = &launch.arrays[1]
+    cdef int64_t count = 1
     cdef int d
     if source.flags & PB_ARRAY_HOST or launch.buffers[0] < 0 or launch.buffers[1] < 0:
         return False
@@ -360,4 +365,5 @@ cdef bint is_same_layout(Launch launch) noexcept:
     for d in range(out.ndim):
         if out.shape[d] != source.shape[d] or out.strides[d] != source.strides[d]:
             return False
-    return True
+        count *= out.shape[d]
+    return launch.shifts[0] == 0 and count * dtype_itemsize[out.dtype] == nbytes

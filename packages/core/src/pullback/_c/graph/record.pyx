@@ -394,6 +394,7 @@ cdef int rebase(Tensor target, pb_node *node) except -1:
         target.flags &= ~TENSOR_REQUIRES_GRAD
         return 0
     base = <Tensor>target.extra.base
+    captured_change(<PyObject *>base, HISTORY_CHANGED)
     slices = node_new(NODE_COPY_SLICES, node.nedges, 1, 0)
     try:
         write = SliceWrite.__new__(SliceWrite)
