@@ -1,6 +1,7 @@
 """Fixtures and markers shared by the tests of the core package."""
 
 import gc
+import signal
 import subprocess
 import sys
 
@@ -71,5 +72,36 @@ def run_script(request):
         if done.returncode:
             pytest.fail(f"{name} ended with {done.returncode}\n{done.stderr[-3000:]}")
         return done.stdout.strip()
+
+    return run
+
+
+@pytest.fixture
+def interrupted():
+    """Return what repeats a call until a timer's signal ends it, and that a number of times."""
+    if not hasattr(signal, "setitimer"):
+        pytest.skip("interrupts by a timer")
+
+    class Stop(Exception):
+        pass
+
+    def interrupt(*args):
+        raise Stop
+
+    def run(call, times, first, step):
+        """The signals come after ``first`` seconds, then ``step`` later each time."""
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            for number in range(times):
+                try:
+                    # Again after a while: Python drops what a handler raises in a finalizer.
+                    signal.setitimer(signal.ITIMER_REAL, first + number * step, 0.2)
+                    while True:
+                        call()
+                except Stop:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
 
     return run

@@ -1,7 +1,6 @@
 """Random numbers: seeding, generator state, ranges, moments; no exact values."""
 
 import copy
-import signal
 
 import numpy as np
 import pytest
@@ -259,30 +258,9 @@ def test_uniform_bounds_beyond_the_dtype(dtype, bounds, message):
         pb.empty(3, dtype=dtype).uniform_(*bounds)
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="interrupts by a timer")
-def test_interrupts_leave_a_generator_usable():
-    class Stop(Exception):
-        pass
-
-    def interrupt(*args):
-        raise Stop
-
+def test_interrupts_leave_a_generator_usable(interrupted):
     generator = pb.Generator()
-    before = signal.signal(signal.SIGALRM, interrupt)
-    stops = 0
-    try:
-        for number in range(1000):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 0.0001 + number * 1e-7, 0.2)
-                while True:
-                    generator.take(1)
-            except Stop:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                stops += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert stops == 1000
+    interrupted(lambda: generator.take(1), 1000, 0.0001, 1e-7)
     position = generator.get_offset()
     assert generator.take(3)[1] == position
     assert generator.get_offset() == position + 3

@@ -1,7 +1,6 @@
 """compile: what happens to programs when memory, threads, processes or arguments misbehave."""
 
 import os
-import signal
 import subprocess
 import sys
 import warnings
@@ -58,14 +57,7 @@ def test_ten_thousand_signatures_keep_no_memory():
     assert [str(one.message).count("16 programs") for one in seen] == [1]
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="interrupts by a timer")
-def test_interrupts_leave_everything_usable():
-    class Stop(Exception):
-        pass
-
-    def interrupt(*args):
-        raise Stop
-
+def test_interrupts_leave_everything_usable(interrupted):
     weight = pb.ones(64, 64, requires_grad=True)
     optimizer = pb.optim.SGD([weight], lr=0.0)
 
@@ -79,22 +71,7 @@ def test_interrupts_leave_everything_usable():
 
     x = pb.full((64, 64), 0.01)
     expected = step(x)
-    before = signal.signal(signal.SIGALRM, interrupt)
-    stops = 0
-    try:
-        for number in range(300):
-            try:
-                # Again after a while: Python drops what a handler raises in a finalizer.
-                signal.setitimer(signal.ITIMER_REAL, 0.0003 + number * 2e-6, 0.2)
-                while True:
-                    step(x)
-            except Stop:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                stops += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert stops == 300
+    interrupted(lambda: step(x), 300, 0.0003, 2e-6)
     assert step(x).item() == expected.item()
     assert weight.tolist() == [[1.0] * 64] * 64
 
