@@ -18,11 +18,11 @@ from pullback._c.base.errors cimport raise_code
 from pullback._c.base.layout cimport layout_release, layout_retain
 from pullback._c.base.state cimport globals_, pb_globals
 from pullback._c.base.types cimport pb_storage
-from pullback._c.capture.draws cimport count_drawn, give_back, take_draws
+from pullback._c.capture.renewed cimport count_drawn, give_back, take_draws
 from pullback._c.capture.groups cimport Group, fill_members, pb_member, run_group
 from pullback._c.capture.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_TEMPORARY, Buffer, Launch)
-from pullback._c.capture.options cimport Option
+from pullback._c.capture.renewed cimport Option
 from pullback._c.device.device cimport device_type, device_types, pb_device_type, pb_entry
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.dispatch.launch cimport call_again

@@ -26,10 +26,9 @@ from pullback._c.capture.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT, BUFFER_TEMPORARY, Buffer, Launch,
     launch_of)
 from pullback._c.capture.arena cimport place_temporaries
-from pullback._c.capture.program cimport Outer, Program, Result, fill, result_of
-from pullback._c.capture.draws cimport find_draw, is_random
 from pullback._c.capture.groups cimport find_groups, hold_for_groups
-from pullback._c.capture.options cimport options_of
+from pullback._c.capture.program cimport Outer, Program, Result, fill, result_of
+from pullback._c.capture.renewed cimport find_draw, is_random, options_of
 from pullback._c.capture.simplify cimport decides_late, first_write, number_uses, simplified
 from pullback._c.device.storage cimport storage_new, storage_original, storage_retain
 from pullback._c.graph.tensor cimport (

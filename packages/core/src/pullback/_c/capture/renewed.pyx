@@ -1,0 +1,143 @@
+# build: small
+"""What each run of a program reads anew: random numbers, and options of optimizers.
+
+A run takes as many random numbers of its generators as the recorded call did. A draw is a number of
+counter blocks of a generator; random kernels are told where theirs begin. Options are those that
+fused steps take as they are.
+"""
+
+from libc.stdint cimport int64_t
+
+from pullback.abi cimport PB_PARAM_FLOAT, pb_param
+from pullback._c.capture.launches cimport Launch
+
+from pullback.ops.table.primitives import PRIMITIVES
+
+__all__ = ["Option"]
+
+cdef list param_names = [[text.partition(":")[0] for text in primitive.params]
+                         for primitive in PRIMITIVES.values()]
+
+
+# ---- random numbers ------------------------------------------------------------------------------
+
+# Of random kernels: the numbers of the parameters that say where the random numbers begin.
+cdef dict random_params = {
+    number: (names.index("seed"), names.index("offset"))
+    for number, names in enumerate(param_names) if "seed" in names}
+
+
+cdef bint is_random(Launch launch):
+    return launch.call.primitive in random_params
+
+
+cdef bint find_draw(Launch launch, list draws):
+    """Note the draw from which a random kernel has its numbers; False if there is none.
+
+    ``draws`` are (generator, seed, first block, blocks), in order.
+    """
+    cdef int i
+    seed_at, offset_at = random_params[launch.call.primitive]
+    seed = launch.call.param[<int>seed_at].i & 0xFFFFFFFFFFFFFFFF
+    offset = launch.call.param[<int>offset_at].i & 0xFFFFFFFFFFFFFFFF
+    for i in range(len(draws) - 1, -1, -1):
+        _, taken, first, blocks = draws[i]
+        if blocks is None:
+            return False
+        if seed == taken and first <= offset < first + blocks:
+            launch.draw = i
+            launch.seed = seed_at
+            launch.offset = offset_at
+            launch.draw_shift = offset - first
+            return True
+    return False
+
+
+cdef list take_draws(list draws, list launches):
+    """Reserve random numbers, and tell their kernels where they begin; return where.
+
+    ``draws`` are (generator, blocks); returned are a seed and the first block for each.
+    """
+    cdef list firsts = [generator.take(blocks) for generator, blocks in draws]
+    cdef Launch launch
+    for launch in launches:
+        if launch.draw >= 0:
+            seed, first = firsts[launch.draw]
+            (<pb_param *>launch.call.param)[launch.seed].i = as_signed(seed)
+            (<pb_param *>launch.call.param)[launch.offset].i = as_signed(first + launch.draw_shift)
+    return firsts
+
+
+cdef int give_back(list draws, list firsts, Py_ssize_t kept) except -1:
+    """Let the generators give random numbers again, but those of the first draws."""
+    cdef Py_ssize_t i
+    for i in range(len(firsts) - 1, kept - 1, -1):
+        draws[i][0].set_position(*firsts[i])
+    return 0
+
+
+cdef Py_ssize_t count_drawn(list launches):
+    """Return how many draws some launches have used."""
+    cdef Py_ssize_t count = 0
+    cdef Launch launch
+    for launch in launches:
+        count = max(count, launch.draw + 1)
+    return count
+
+
+cdef int64_t as_signed(object number) except? -1:
+    """Return the number of 64 bits with the same bits."""
+    number &= 0xFFFFFFFFFFFFFFFF
+    return number - (1 << 64) if number >> 63 else number
+
+
+# ---- options ------------------------------------------------------------------------------------
+
+cdef int sign_of(double value) noexcept:
+    return 2 if value != value else (value > 0) - (value < 0)
+
+
+cdef class Option:
+    """An option of an optimizer's parameter group that a fused step takes as it is.
+
+    Programs read it in each run. Whether it is 0 decides which states there are, so that must stay.
+    """
+
+    def __init__(self, dict group not None, str key, int item):
+        self.group = group
+        self.key = key
+        self.item = item
+        self.sign = sign_of(self.value())
+
+    cdef double value(self) except? -1:
+        found = self.group[self.key]
+        return found if self.item < 0 else found[self.item]
+
+    cdef bint holds(self) except -1:
+        found = self.group.get(self.key)
+        if self.item >= 0:
+            if type(found) is not tuple or len(<tuple>found) <= self.item:
+                return False
+            found = (<tuple>found)[self.item]
+        return (type(found) is float or type(found) is int) and sign_of(found) == self.sign
+
+
+cdef list options_of(Launch launch, object group):
+    """Return which parameters of a fused step are options of a group: pairs with an Option.
+
+    None if the learning rate is not one of them: then this is no step of the group.
+    """
+    cdef list found = []
+    cdef int number = -1
+    if type(group) is not dict:
+        return None
+    for name in param_names[launch.call.primitive]:
+        number += 1
+        key, item = ("betas", int(name[4:]) - 1) if name[:4] == "beta" else (name, -1)
+        value = group.get(key)
+        if item >= 0 and type(value) is tuple and len(value) == 2:
+            value = value[item]
+        if launch.call.param[number].kind == PB_PARAM_FLOAT and type(value) in (float, int) and (
+                launch.call.param[number].d == value):
+            found.append((number, Option(group, key, item)))
+    return found if any(option.key == "lr" for _, option in found) else None
