@@ -390,7 +390,7 @@ def test_folders_keep_their_size(root):
 
 @pytest.mark.parametrize("folder", ["packages", "tools", "benchmarks", "examples"])
 def test_modules_keep_their_size(root, folder):
-    limit = {"engine.pyx": 700, "abi.h": 260}
+    limit = {"engine.pyx": 700, "abi.h": 300}
     bad = []
     for path in sorted((root / folder).rglob("*")):
         ours = not {"build", "tests"} & set(path.parts)  # an editable install builds in `build`

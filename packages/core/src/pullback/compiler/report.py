@@ -26,8 +26,9 @@ class Explanation:
     """The programs of a compiled function: ``str`` of it is a report.
 
     ``programs`` has a dict for each: its arguments (``signature``), ``launches``, ``groups``,
-    ``buffers``, bytes of the ``arena`` and of all ``temporaries``, how often it ran (``runs``), and
-    ``guards``, the references that it depends on. ``refusals`` says what could not be captured.
+    ``parts`` that a backend's executor runs (known after a replay), ``buffers``, bytes of the
+    ``arena`` and of all ``temporaries``, how often it ran (``runs``), and ``guards``, the
+    references that it depends on. ``refusals`` says what could not be captured.
     """
 
     def __init__(self, compiled: Any):
@@ -51,6 +52,7 @@ class Explanation:
             "runs": entry.runs,
             "launches": program.launches,
             "groups": program.groups,
+            "parts": program.parts,
             "buffers": program.buffers,
             "arena": program.arena,
             "temporaries": program.temporaries,
@@ -81,6 +83,12 @@ class Explanation:
             f"  buffers: {listed}; arena {_bytes(program['arena'])} for temporaries of "
             f"{_bytes(program['temporaries'])}",
         ]
+        parts = program["parts"]
+        if parts:
+            count = sum(count for _, count in parts)
+            lines.append(
+                f"  {count} kernels are run by their backend's executor, in {len(parts)} parts"
+            )
         at = 0
         for group in [*groups, None]:
             end = len(launches) if group is None else group.first

@@ -7,7 +7,7 @@ own.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from pullback.abi cimport (
@@ -18,11 +18,11 @@ from pullback._c.base.errors cimport raise_code
 from pullback._c.base.layout cimport layout_release, layout_retain
 from pullback._c.base.state cimport globals_, pb_globals
 from pullback._c.base.types cimport pb_storage
-from pullback._c.capture.renewed cimport count_drawn, give_back, take_draws
 from pullback._c.capture.groups cimport Group, fill_members, pb_member, run_group
 from pullback._c.capture.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_TEMPORARY, Buffer, Launch)
-from pullback._c.capture.renewed cimport Option
+from pullback._c.capture.parts cimport SMALL_WORK, Part, find_parts
+from pullback._c.capture.renewed cimport Option, count_drawn, give_back, take_draws
 from pullback._c.device.device cimport device_type, device_types, pb_device_type, pb_entry
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.dispatch.launch cimport call_again
@@ -32,9 +32,6 @@ from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, tensor_new, tensor_wr
 from pullback.ops.table.primitives import PRIMITIVES
 
 __all__ = ["Program"]
-
-cdef enum:
-    SMALL_WORK = 16384          # elements below which a kernel is called with the lock held
 
 cdef pb_globals *process = globals_()
 cdef list primitive_names = list(PRIMITIVES)
@@ -54,6 +51,7 @@ ctypedef struct pb_step:
     int type_id
     int key
     int group                   # number of the group that begins here, -1: none
+    int part                    # number of the part that begins here, -1: none
     int expected                # of a decision: its outcome, 0 or 1; -1 of a kernel
 
 
@@ -68,6 +66,7 @@ cdef class Instance:
     cdef int64_t *deltas                # and bytes from there to its begin
     cdef pb_storage *arena
     cdef list groups
+    cdef list parts
     cdef pb_member *members             # of all groups, one after the other
     cdef int failed                     # the launch at which the run ended with an exception
     cdef char message[PB_MESSAGE_SIZE]
@@ -105,6 +104,7 @@ cdef Instance instance_of(Program program):
     cdef Launch launch
     cdef Buffer buffer
     cdef Group group
+    cdef Part part
     cdef pb_device_type *found
     cdef int nbuffers = <int>len(program.buffers), count = 0, i, k, number
     made.launches = [(<Launch>launch).copy() for launch in program.launches]
@@ -148,6 +148,7 @@ cdef Instance instance_of(Program program):
         made.steps[i].work = launch.work
         made.steps[i].entry = NULL
         made.steps[i].group = -1
+        made.steps[i].part = -1
         made.steps[i].expected = -1
         if launch.expected is not None:
             made.steps[i].expected = launch.expected
@@ -174,6 +175,11 @@ cdef Instance instance_of(Program program):
             made.move(buffer.number, made.arena.data, buffer.place)
         elif buffer.kind == BUFFER_CONSTANT:
             made.move(buffer.number, buffer.storage.data, 0)
+    made.parts = find_parts(made.launches, program.groups, program.buffers)
+    count = 0
+    for part in made.parts:
+        made.steps[part.first].part = count
+        count += 1
     return made
 
 
@@ -199,13 +205,13 @@ cdef bint decides(pb_step *step) except -1:
 
 
 cdef str name_in_profiles(Instance instance, int first):
-    """Return the name of a kernel or a group."""
+    """Return the name of a kernel, a group or a part."""
     cdef list names
-    cdef Group group
-    if instance.steps[first].group < 0:
+    cdef pb_step *step = &instance.steps[first]
+    if step.group < 0 and step.part < 0:
         return (<Launch>instance.launches[first]).primitive
-    group = <Group>instance.groups[instance.steps[first].group]
-    names = [one.primitive for one in instance.launches[first:first + group.count]]
+    many = instance.groups[step.group] if step.group >= 0 else instance.parts[step.part]
+    names = [one.primitive for one in instance.launches[first:first + many.count]]
     return f"group({', '.join(names[:4])}{', ...' if len(names) > 4 else ''})"
 
 
@@ -217,9 +223,14 @@ cdef bint run_observed(Instance instance, str name) except -1:
     event.sequence = -1
     begin_event(&event, PB_EVENT_OP, lasting(name))
     try:
+        for part in instance.parts:     # kernels of the host give the same bits, one by one
+            if (<Part>part).host:
+                instance.steps[(<Part>part).first].part = -1
         fits = run_steps(instance, True)
     finally:
         end_event(&event)
+        for number, part in enumerate(instance.parts):
+            instance.steps[(<Part>part).first].part = number
     return fits
 
 
@@ -262,6 +273,8 @@ cdef inline int run_step(Instance instance, pb_step *step) except -1:
         run_group(group, instance.members + group.first, device_types() + step.type_id,
                   instance.message)
         return group.count
+    if step.part >= 0:
+        return run_part(instance, <Part>instance.parts[step.part])
     kernel = NULL if step.entry == NULL else step.entry.kernel
     if kernel == NULL:
         call_again(step.type_id, step.call, step.key, step.work)
@@ -272,6 +285,19 @@ cdef inline int run_step(Instance instance, pb_step *step) except -1:
     if code != PB_OK:
         raise_code(code, instance.message, <str>primitive_names[step.call.primitive])
     return 1
+
+
+cdef int run_part(Instance instance, Part part) except -1:
+    """Run the launches of a part; return how many they are."""
+    cdef int32_t begun
+    cdef int code
+    instance.message[0] = 0
+    code = part.run(&begun, instance.message)
+    if code != PB_OK:
+        instance.failed = part.first + max(begun - 1, 0)
+        raise_code(code, instance.message,
+                   <str>primitive_names[instance.steps[instance.failed].call.primitive])
+    return part.count
 
 
 # ---- programs ------------------------------------------------------------------------------------
@@ -317,6 +343,16 @@ cdef class Program:
                     or buffer.storage.device_index != buffer.device_index):
                 return True
         return False
+
+    @property
+    def parts(self):
+        """Parts that an executor of their backend runs: pairs of the first launch and how many.
+
+        Known after the first run; empty before.
+        """
+        if not self.idle:
+            return []
+        return [(part.first, part.count) for part in (<Instance>self.idle[0]).parts]
 
     cpdef list run(self, list inputs, list drawn=None):
         """Run on arguments that fit; return the results.

@@ -12,14 +12,14 @@ from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.pycapsule cimport PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc
 from libc.string cimport memset, strncpy
 
 from pullback.abi cimport (
     PB_ABI_VERSION, PB_BACKEND_ASYNC, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_DEVICE_TO_HOST,
     PB_E_INDEX, PB_E_MEMORY, PB_E_PYTHON, PB_E_RUNTIME, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE,
-    PB_NON_BLOCKING, pb_backend)
+    PB_NON_BLOCKING, pb_backend, pb_part)
 
 __all__ = ["REQUIRED", "wrap_memory"]
 
@@ -77,6 +77,10 @@ def wrap_memory(str device, memory):
     if hasattr(memory, "allocate_pinned"):
         backend.allocate_pinned = allocate_pinned
         backend.release_pinned = release_pinned
+    if hasattr(memory, "compile"):
+        backend.compile = compile_part
+        backend.execute = execute_part
+        backend.release_executor = release_executor
     if getattr(memory, "non_blocking", False):
         backend.flags |= PB_BACKEND_ASYNC
     return PyCapsule_New(backend, PB_BACKEND_CAPSULE, NULL)
@@ -225,6 +229,55 @@ cdef void *allocate_pinned(void *self, size_t nbytes) noexcept:
 
 cdef void release_pinned(void *self, void *data, size_t nbytes) noexcept:
     (<object>self).release_pinned(<size_t>data, nbytes)
+
+
+# Set by py_kernel.pyx: returns the calls of a part.
+cdef object describe_part = None
+
+
+def set_describe_part(describe):
+    """Install the function that describes the calls of a part of a compiled program."""
+    global describe_part
+    describe_part = describe
+
+
+# What `compile` of a memory object returned, and the part that it is for.
+cdef class Executor:
+    cdef object run
+    cdef const pb_part *part
+
+
+cdef void *compile_part(void *self, const pb_part *part) noexcept:
+    cdef Executor made
+    try:
+        run = (<object>self).compile(part.calls[0].device, describe_part(<size_t>part))
+        if run is None:
+            return NULL
+        if not callable(run):
+            raise TypeError("compile() of a backend's memory must return None or a function, "
+                            f"not {type(run).__name__}")
+    except BaseException as error:
+        PyErr_SetObject(type(error), error)
+        return NULL
+    made = Executor.__new__(Executor)
+    made.run = run
+    made.part = part
+    Py_INCREF(made)
+    return <void *>made
+
+
+cdef int execute_part(void *self, void *executor, void *stream, int32_t *begun,
+                      char *message) noexcept:
+    cdef Executor made = <Executor>executor
+    try:
+        made.run(describe_part(<size_t>made.part))
+    except BaseException as error:
+        return report(error, message)
+    return 0
+
+
+cdef void release_executor(void *self, void *executor) noexcept:
+    Py_DECREF(<Executor>executor)
 
 
 cdef int report(object error, char *message) noexcept:

@@ -8,10 +8,11 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport (
     PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE,
-    PB_PARAM_FLOAT, PB_PARAM_INT, pb_array, pb_call, pb_param)
+    PB_OPERAND_INNER, PB_PARAM_FLOAT, PB_PARAM_INT, pb_array, pb_call, pb_param, pb_part)
 from pullback._c.device.device cimport device_make, device_types, pb_device_type
 from pullback._c.base.dtype cimport dtype_itemsize, dtype_object, scalar_read
 from pullback._c.base.errors cimport raise_failure
+from pullback._c.device.py_allocator import set_describe_part
 from pullback.ops.table.primitives import PRIMITIVES
 
 cdef list primitive_params = [
@@ -58,6 +59,45 @@ cdef object kernel_array(pb_array *array):
     result.device = array.device
     result.host = array.flags & PB_ARRAY_HOST != 0
     return result
+
+
+cdef class KernelCall:
+    """One kernel call of a part of a compiled program, as ``Memory.compile`` gets them.
+
+    Attributes: ``primitive``, ``outs`` and ``ins`` (tuples of ``KernelArray``), ``params`` (a
+    dict), and ``inner``: for each output, whether its memory is of no use outside of the part.
+    """
+    cdef readonly str primitive
+    cdef readonly tuple outs
+    cdef readonly tuple ins
+    cdef readonly dict params
+    cdef readonly tuple inner
+
+    def __repr__(self):
+        return f"<KernelCall {self.primitive}>"
+
+
+def calls_of_part(size_t address):
+    """Return the calls of a ``pb_part`` as they are now."""
+    cdef const pb_part *part = <const pb_part *>address
+    cdef KernelCall made
+    cdef pb_call *call
+    cdef list found = []
+    cdef int i, k, at = 0
+    for i in range(part.count):
+        call = part.calls[i]
+        made = KernelCall.__new__(KernelCall)
+        made.primitive = primitive_name(call.primitive)
+        made.outs = tuple([kernel_array(call.out[k]) for k in range(call.nout)])
+        made.ins = tuple([kernel_array(call.in_[k]) for k in range(call.nin)])
+        made.params = call_params(call)
+        made.inner = tuple([part.flags[at + k] & PB_OPERAND_INNER != 0 for k in range(call.nout)])
+        at += call.nout + call.nin
+        found.append(made)
+    return found
+
+
+set_describe_part(calls_of_part)
 
 
 cdef class HostMemory:
@@ -153,8 +193,11 @@ DEFECTS = (TypeError, AttributeError, NameError, ArithmeticError, AssertionError
            ImportError)
 
 
+cdef list primitive_names = list(PRIMITIVES)
+
+
 cdef str primitive_name(int primitive):
-    return list(PRIMITIVES)[primitive]
+    return primitive_names[primitive]
 
 
 cdef object fetch(pb_device_type *found, pb_array *array):

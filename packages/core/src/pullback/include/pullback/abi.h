@@ -49,10 +49,10 @@ enum pb_dtype {
 };
 
 #define PB_MASK(dtype) (1u << (dtype))
-#define PB_MASK_INTEGRAL 0x03Eu /* u8 i8 i16 i32 i64 */
-#define PB_MASK_HALF 0x0C0u     /* f16 bf16 */
-#define PB_MASK_FLOATING 0x3C0u /* f16 bf16 f32 f64 */
-#define PB_MASK_COMPLEX 0xC00u  /* c64 c128 */
+#define PB_MASK_INTEGRAL 0x03Eu  /* u8 i8 i16 i32 i64 */
+#define PB_MASK_HALF 0x0C0u      /* f16 bf16 */
+#define PB_MASK_FLOATING 0x3C0u  /* f16 bf16 f32 f64 */
+#define PB_MASK_COMPLEX 0xC00u   /* c64 c128 */
 #define PB_MASK_ALL 0xFFFu       /* all of these, and bool */
 #define PB_MASK_UNSIGNED 0x7000u /* u16 u32 u64 */
 
@@ -130,6 +130,29 @@ typedef int (*pb_kernel)(pb_call *call);
  * stopped. The values of its outputs do not matter then. */
 typedef int (*pb_interrupted)(void);
 
+/* ---- parts of compiled programs ------------------------------------------------------------ */
+
+enum pb_operand_flags {
+    PB_OPERAND_MOVES = 1, /* `data`, `base` and `offset` may be others in each run */
+    PB_OPERAND_INNER = 2  /* its memory is of no use before the part and after it */
+};
+
+/* Kernel calls of a compiled program that follow each other, on one device. On a host device they
+ * are calls of few elements. All that is pointed to stays where it is as long as the executor. */
+typedef struct pb_part {
+    uint32_t size;
+    int32_t count;         /* of the calls */
+    pb_call *const *calls; /* in order; numbers among their parameters may change from run to run */
+    const pb_kernel *kernels; /* of each call; NULL for a kernel in Python */
+    const int32_t *dtypes;    /* of each call: the dtype for which its kernel was registered */
+    /* Of each operand, the outputs of a call first, one call after the other: flags; a number of
+     * its memory, and bytes from the begin of that. Operands of different numbers do not overlap.
+     * A number in host memory has -1. */
+    const uint8_t *flags;
+    const int32_t *blocks;
+    const int64_t *offsets;
+} pb_part;
+
 /* ---- backends ----------------------------------------------------------------------------- */
 
 enum pb_backend_flags {
@@ -205,6 +228,14 @@ typedef struct pb_backend {
      * tile: kernels that are called from `body` must not start threads. */
     int (*run_parallel)(void *self, int64_t n, int64_t grain,
                         void (*body)(void *context, int64_t first, int64_t last), void *context);
+    /* Prepare to run a part of a compiled program in the backend's own way; NULL, without an
+     * exception: the core calls its kernels. These three are NULL, or none is. */
+    void *(*compile)(void *self, const pb_part *part);
+    /* Run a part, on a stream. The same results as its calls one after the other; a host backend's
+     * have the same bits. After a failure `begun` is how many of the calls, from the first on, may
+     * have written to memory. */
+    int (*execute)(void *self, void *executor, void *stream, int32_t *begun, char *message);
+    void (*release_executor)(void *self, void *executor);
 } pb_backend;
 
 /* ---- observers ---------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 # The same contract as abi.h, for Cython. See the comments there.
-from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 
 cdef extern from "pullback/abi.h" nogil:
@@ -95,6 +95,20 @@ cdef extern from "pullback/abi.h" nogil:
     ctypedef int (*pb_interrupted)() noexcept nogil
 
     enum:
+        PB_OPERAND_MOVES
+        PB_OPERAND_INNER
+
+    ctypedef struct pb_part:
+        uint32_t size
+        int32_t count
+        pb_call **calls
+        const pb_kernel *kernels
+        const int32_t *dtypes
+        const uint8_t *flags
+        const int32_t *blocks
+        const int64_t *offsets
+
+    enum:
         PB_BACKEND_HOST
         PB_BACKEND_HANDLES
         PB_BACKEND_ASYNC
@@ -134,6 +148,10 @@ cdef extern from "pullback/abi.h" nogil:
         int (*run_parallel)(void *self, int64_t n, int64_t grain,
                             void (*body)(void *context, int64_t first, int64_t last) noexcept nogil,
                             void *context) noexcept nogil
+        void *(*compile)(void *self, const pb_part *part) noexcept
+        int (*execute)(void *self, void *executor, void *stream, int32_t *begun,
+                       char *message) noexcept
+        void (*release_executor)(void *self, void *executor) noexcept
 
     enum:
         PB_EVENT_OP
