@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pullback.backend import hookimpl
+from pullback.backend import PRIMITIVE_IDS, hookimpl
 from pullback.backend.threads import default_threads
 from pullback_cpu import __version__
-from pullback_cpu.kernels import KERNELS, OPTIONAL, TAKES_CONJ
+from pullback_cpu.kernels import KERNELS, OPTIONAL, TAKES_CONJ, offer_executors
 from pullback_cpu.runtime import blas_loader, threadpools
 from pullback_cpu.runtime.allocator import BACKEND
 from pullback_cpu.runtime.threads import set_num_threads
@@ -36,5 +36,6 @@ def pullback_set_threads(count: int) -> None:
     blas_loader.set_threads(count)
 
 
+offer_executors(BACKEND, KERNELS, PRIMITIVE_IDS)
 set_num_threads(default_threads())
 threadpools.announce(__version__)

@@ -11,7 +11,10 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
+from pullback_cpu.kernels.common.executor import offer as offer_executors
 from pullback_cpu.runtime.isa import builds_to_load
+
+__all__ = ["KERNELS", "OPTIONAL", "TAKES_CONJ", "load_modules", "offer_executors"]
 
 
 def load_modules() -> Iterator[ModuleType]:

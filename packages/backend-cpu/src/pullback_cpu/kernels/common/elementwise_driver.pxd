@@ -2,10 +2,11 @@
 #
 # An inner loop sees operand 0, the output, then the inputs: pointers, strides in elements and
 # a length of at least one. It returns 0, or an error code that ends the call.
+from cpython.pycapsule cimport PyCapsule_SetContext
 from libc.stdint cimport int64_t
 
 from pullback_cpu.kernels.common.kernel cimport (
-    PB_ARRAY_HOST, PB_OK, fail, fail_dtype, pb_array, pb_call, unlikely)
+    PB_ARRAY_HOST, PB_OK, fail, fail_dtype, new_kernel, pb_array, pb_call, pb_kernel, unlikely)
 
 ctypedef int (*inner_loop)(char **data, const int64_t *strides, int64_t n) noexcept nogil
 
@@ -18,6 +19,13 @@ cdef int run_strided(pb_call *call, inner_loop loop, int nin, bint moves) noexce
 cdef int run_line(
     pb_call *call, inner_loop loop, int nin, bint moves, char **data, const int64_t *strides,
     int64_t n) noexcept nogil
+
+
+cdef inline object new_elementwise(int mask, pb_kernel kernel, void *loops):
+    """As new_kernel, of a kernel that only calls `run_elementwise`, with a loop of a table."""
+    found = new_kernel(mask, kernel)
+    PyCapsule_SetContext(found[1], loops)
+    return found
 
 
 cdef inline int end_loop(pb_call *call, int error) noexcept nogil:
