@@ -7,7 +7,8 @@ import numpy as np
 from pullback.backend.masks import ALL, BOOL, COMPLEX, FLOATING, I64, INTEGRAL
 from pullback_example.memory import view
 
-KERNELS = {}
+KERNELS = {}  # of each primitive: a mask of dtypes, and the kernel
+FUNCTIONS = {}  # the same on NumPy arrays
 INEXACT = FLOATING | COMPLEX
 REAL = ALL ^ COMPLEX
 
@@ -39,6 +40,7 @@ def kernel(name, mask):
             with np.errstate(all="ignore"):
                 function(outs, *map(view, inputs), **params)
 
+        FUNCTIONS[name] = function
         KERNELS[name] = (mask, run)
 
     return register

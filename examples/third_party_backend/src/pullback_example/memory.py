@@ -40,13 +40,24 @@ class Memory:
         """Return bytes in use, their peak, bytes held, allocations made."""
         return self.in_use, self.peak, self.in_use, self.count
 
+    def compile(self, device, calls):
+        """Return a function that runs a part of a compiled program."""
+        from pullback_example.executor import Executor
+
+        return Executor(calls)
+
 
 MEMORY = Memory()
 
 
+def dtype_of(array):
+    """Return NumPy's dtype of a kernel's operand."""
+    return np.dtype(ml_dtypes.bfloat16 if array.dtype == "bfloat16" else array.dtype)
+
+
 def view(array):
     """Return a kernel's operand as a NumPy array over its block; a number as a 0-d array."""
-    dtype = np.dtype(ml_dtypes.bfloat16 if array.dtype == "bfloat16" else array.dtype)
+    dtype = dtype_of(array)
     if array.host:
         return np.asarray(array.value, dtype)
     if 0 in array.shape:
