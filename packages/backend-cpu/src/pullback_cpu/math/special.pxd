@@ -44,7 +44,8 @@ cdef inline double zeta_above_zero(double s, double a) noexcept nogil:
         next_ = total + power
         lost += (total - next_) + power if k > 0 else 0.
         total = next_
-        if total == INFINITY or power * a < 1e-17 * (s - 1) * total:     # as is the sum of those that follow
+        # Next to the total, what follows does not count: its sum is about power a / (s - 1).
+        if total == INFINITY or power * a < 1e-17 * (s - 1) * total:
             return total + lost
         k += 1
         a = first + k

@@ -73,8 +73,8 @@ cdef inline float ndtr_f32(float x) noexcept nogil:
 cdef inline double erfc_or_ndtr_f64(
         double x, double end, double share, double root) noexcept nogil:
     """Return share times erfc(root x), where root**2 is the share; from the end on it is 0."""
-    # As in erfc_f32, with one division. The square, the power, t, the last step of Q and the quotient
-    # keep what they lose.
+    # As in erfc_f32, with one division. The square, the power, t, the last step of Q and the
+    # quotient keep what they lose.
     cdef uint64_t bits
     cdef double size = at_most_f64(fabs(x), end), z = root * size, part_of_square = share * size
     cdef double square = part_of_square * size

@@ -133,7 +133,8 @@ cdef inline double cos_f64(double x) noexcept nogil:
 
 # -- sin(pi x) / (pi x) ----------------------------------------------------------------------------
 
-# With the nearest whole number n, r = x - n is exact, and the value is that of r, times (-1)**n r / x.
+# With the nearest whole number n, r = x - n is exact, and the value is that of r, times
+# (-1)**n r / x.
 
 cdef inline float sinc_f32(float x) noexcept nogil:
     cdef float n = rint_f32(x), r = x - n, square = r * r, one = 1, half = 0.5, two = 2, zero = 0

@@ -173,7 +173,8 @@ class _Walk:
 @functools.lru_cache(maxsize=4096)
 def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     """Return the globals and attributes that code names, and its texts; functions inside too."""
-    found, texts = set(code.co_names), set()
+    found: set[str] = set(code.co_names)
+    texts: set[str] = set()
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             inner, inner_texts = _names(constant)

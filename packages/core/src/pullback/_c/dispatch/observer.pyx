@@ -257,8 +257,9 @@ cdef int end_numbered(uint64_t number, int kind, int64_t sequence) except -1:
 def begin_range(str name not None, args=None, uint64_t asked_by=0):
     """Notify observers that a range begins; ``args`` is a text about it, or None.
 
-    ``asked_by`` is the ``thread_number()`` of another thread, for which this one works: profilers of
-    that thread show the range too. Returns a number for ``end_range``; 0 if no observer is attached.
+    ``asked_by`` is the ``thread_number()`` of another thread, for which this one works: profilers
+    of that thread show the range too. Returns a number for ``end_range``; 0 if no observer is
+    attached.
 
     >>> import pullback
     >>> pullback.backend.begin_range("epoch")
