@@ -116,6 +116,7 @@ ALLOWED = {
         "kernels/common": {"runtime"},
         "kernels/strides": {"kernels/common"},
         "kernels": {"runtime", "kernels/common", "kernels/strides", "pullback"},
+        "fused": {"runtime", "kernels", "kernels/common", "pullback"},
         ".": {"runtime", "kernels", "pullback"},
     },
     "packages/profiler/src/pullback_profiler": {

@@ -53,6 +53,24 @@ def cuda(request):
 
 
 @pytest.fixture
+def compile_for_the_cpu(monkeypatch):
+    """Where the device is fake, compile CUDA text for it; else with the real compiler."""
+    monkeypatch.delenv("PULLBACK_CUDA_FUSE", raising=False)
+    if ON_DEVICE:
+        return
+    from pullback_cuda.runtime import nvrtc
+
+    def compile_text(text, name, capability):
+        build = on_fake.emulation()
+        try:
+            return build.image_of_text(text, name.partition("-")[0]).read_bytes()
+        except build.BuildError as error:
+            raise nvrtc.CompileError(f"{name} does not compile:\n{error}") from error
+
+    monkeypatch.setattr(nvrtc, "compile_text", compile_text)
+
+
+@pytest.fixture
 def run_python(request):
     """Return a function that runs Python text in a process of its own."""
     import subprocess

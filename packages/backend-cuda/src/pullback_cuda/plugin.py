@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from pullback.backend import hookimpl
 from pullback_cuda.runtime.driver import start_driver
 
@@ -20,6 +22,7 @@ def pullback_backend(device: str) -> object | None:
     from pullback_cuda.runtime import backend, devices
 
     backend.bind(devices.connect())
+    import_module("pullback_cuda.fused.executor").offer(backend.BACKEND)
     return backend.BACKEND
 
 

@@ -140,6 +140,8 @@ def load(*, libraries: bool = True) -> Control:
     """
     if compiler() is None:
         raise RuntimeError("the fake CUDA driver needs a C compiler, and there is none")
+    # Compiled functions call kernels one by one: a test that generates some says how to compile.
+    os.environ.setdefault("PULLBACK_CUDA_FUSE", "0")
     folder = build()
     driver = loaded_driver()
     if driver is not None:

@@ -6,26 +6,7 @@ import pytest
 import pullback as pb
 from pullback.autograd import gradcheck, gradgradcheck
 
-pytestmark = pytest.mark.usefixtures("cuda")
-
-
-@pytest.fixture(autouse=True)
-def compile_for_the_cpu(monkeypatch):
-    """Where the device is fake, compile for it; else with the real compiler."""
-    import on_fake
-
-    if on_fake.ON_DEVICE:
-        return
-    from pullback_cuda.runtime import nvrtc
-
-    def compile_text(text, name, capability):
-        build = on_fake.emulation()
-        try:
-            return build.image_of_text(text, name.partition("-")[0]).read_bytes()
-        except build.BuildError as error:
-            raise nvrtc.CompileError(f"{name} does not compile:\n{error}") from error
-
-    monkeypatch.setattr(nvrtc, "compile_text", compile_text)
+pytestmark = pytest.mark.usefixtures("cuda", "compile_for_the_cpu")
 
 
 @pytest.fixture

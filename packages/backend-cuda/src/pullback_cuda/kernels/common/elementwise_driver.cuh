@@ -192,6 +192,13 @@ DEVICE void run_elementwise(const elementwise_arguments &args) {
 
 // Kernels of one to four inputs: the name, the class of inputs, the class of outputs, and the value
 // of x (and y, z and v). The expression may use `args`.
+#ifdef PULLBACK_OPERATIONS_ONLY // a generated kernel uses the structs: see fused/text.py
+#define ELEMENTWISE_KERNEL(name)
+#else
+#define ELEMENTWISE_KERNEL(name) \
+    KERNEL(name, elementwise_arguments) { run_elementwise<name##_operation>(args); }
+#endif
+
 #define ELEMENTWISE(name, count, First_, Rest_, To, size, parameters, value) \
     struct name##_operation { \
         typedef First_ First; \
@@ -203,7 +210,7 @@ DEVICE void run_elementwise(const elementwise_arguments &args) {
             return value; \
         } \
     }; \
-    KERNEL(name, elementwise_arguments) { run_elementwise<name##_operation>(args); }
+    ELEMENTWISE_KERNEL(name)
 
 #define UNARY_TO(name, In, To, value) \
     ELEMENTWISE(name, 1, In, In, To, In::vector_size, \

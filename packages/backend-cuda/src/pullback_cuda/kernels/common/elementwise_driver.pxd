@@ -50,6 +50,7 @@ cdef object class_of(int dtype)
 cdef int set_operation(pb_operation *operation, str family, str name, int vector_size,
                        bint moves=*) except -1
 cdef int vector_size_of(str name) except -1
+cdef void write_scalar(const pb_array *array, bint moves, uint64_t *target) noexcept nogil
 cdef double scalar_number(const pb_array *array) noexcept nogil
 cdef void set_divisor(elementwise_arguments *args, int d, int64_t size) noexcept nogil
 cdef bint fill_loops(pb_loops *loops, pb_array **arrays, int operands) noexcept nogil

@@ -217,3 +217,24 @@ cdef int run_pow(pb_call *call) noexcept nogil:
 KERNELS = {primitive: new_kernel(mask, run_primitive) for primitive, mask in masks.items()}
 KERNELS["where"] = new_kernel(masks["where"], run_where)
 KERNELS["pow"] = new_kernel(masks["pow"], run_pow)
+
+
+def operation_of(str primitive, int dtype, bint number):
+    """Return the family and name of the operation that a primitive's kernel computes for a dtype.
+
+    And whether the inputs are exchanged. The family is "" where elements are moved as they are;
+    None instead of it all where the kernel does more than compute an operation. ``number``: the
+    last input is a number of the host.
+    """
+    cdef pb_entry *entry
+    if primitive not in masks or not masks[primitive] >> dtype & 1:
+        return None
+    if number and primitive == "pow":   # see run_pow
+        return None
+    entry = entry_of(primitive, dtype)
+    if entry.kind not in (AS_IT_IS, EXCHANGED):
+        return None
+    if entry.operation.moves:
+        return ("where" if primitive == "where" else "", "", False)
+    return (<str>entry.operation.kernel.family, <str>entry.operation.kernel.name,
+            entry.kind == EXCHANGED)

@@ -1,0 +1,1 @@
+"""Compiled programs: elementwise kernels that follow each other become one generated kernel."""
