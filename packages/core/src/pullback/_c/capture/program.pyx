@@ -11,8 +11,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from pullback.abi cimport (
-    PB_DEVICE_TO_DEVICE, PB_DEVICE_TO_HOST, PB_EVENT_OP, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK,
-    pb_array, pb_call, pb_event, pb_kernel, pb_param)
+    PB_DEVICE_TO_DEVICE, PB_DEVICE_TO_HOST, PB_EVENT_KERNEL, PB_EVENT_OP, PB_MESSAGE_SIZE,
+    PB_NUM_DTYPES, PB_OK, pb_array, pb_call, pb_event, pb_kernel, pb_param)
 from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.errors cimport raise_code
 from pullback._c.base.layout cimport layout_release, layout_retain
@@ -25,7 +25,7 @@ from pullback._c.capture.parts cimport SMALL_WORK, Part, find_parts
 from pullback._c.capture.renewed cimport Option, count_drawn, give_back, take_draws
 from pullback._c.device.device cimport device_type, device_types, pb_device_type, pb_entry
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
-from pullback._c.dispatch.launch cimport call_again
+from pullback._c.dispatch.launch cimport call_again, is_timed
 from pullback._c.dispatch.observer cimport begin_event, end_event, lasting
 from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, tensor_new, tensor_wrap
 
@@ -245,7 +245,10 @@ cdef bint run_steps(Instance instance, bint observed) except -1:
             event.sequence = -1
             begin_event(&event, PB_EVENT_OP, lasting(name_in_profiles(instance, number)))
             try:
-                count = run_step(instance, instance.steps + number)
+                if instance.steps[number].part >= 0:
+                    count = run_part_timed(instance, instance.steps + number, number)
+                else:
+                    count = run_step(instance, instance.steps + number)
             finally:
                 end_event(&event)
         else:
@@ -298,6 +301,24 @@ cdef int run_part(Instance instance, Part part) except -1:
         raise_code(code, instance.message,
                    <str>primitive_names[instance.steps[instance.failed].call.primitive])
     return part.count
+
+
+cdef int run_part_timed(Instance instance, pb_step *step, int first) except -1:
+    """Run the launches of a part as one kernel, in the eyes of observers that time kernels."""
+    cdef Part part = <Part>instance.parts[step.part]
+    cdef pb_event event
+    if not is_timed(part.backend):
+        return run_part(instance, part)
+    memset(&event, 0, sizeof(event))
+    event.sequence = -1
+    event.backend = part.backend
+    event.device_type = step.type_id
+    event.device = part.device
+    begin_event(&event, PB_EVENT_KERNEL, lasting(name_in_profiles(instance, first)))
+    try:
+        return run_part(instance, part)
+    finally:
+        end_event(&event)
 
 
 # ---- programs ------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
-from pullback.abi cimport PB_MAX_NDIM, pb_array, pb_call, pb_event, pb_param
+from pullback.abi cimport PB_MAX_NDIM, pb_array, pb_backend, pb_call, pb_event, pb_param
 from pullback._c.graph.tensor cimport Tensor, same_device
 from pullback._c.base.types cimport pb_layout
 
@@ -33,6 +33,7 @@ cdef void set_call_optional(int (*run)(int type_id, pb_call *call, int key,
                                        int64_t work) except -1) noexcept
 cdef int call_with_kernel(int type_id, pb_call *call, int key, int64_t work) except -1
 cdef int call_again(int type_id, pb_call *call, int key, int64_t work) except -1
+cdef bint is_timed(const pb_backend *backend) noexcept
 cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1
 cdef void set_kernel_events(void (*begin)(pb_event *event, int primitive, int type_id,
                                           int device) noexcept,
