@@ -1,6 +1,7 @@
 """Autocast: dtypes of results, kept casts, regions, threads, transforms, checkpoints, modules."""
 
 import gc
+import operator
 import threading
 import weakref
 
@@ -55,6 +56,19 @@ def test_result_dtype_in_a_region(device, function, args, expected):
     with pb.autocast(device):
         assert function(*args).dtype == expected
     assert not pb.is_autocast_enabled(device)
+
+
+@pytest.mark.parametrize("left", [1, 2, 3])
+@pytest.mark.parametrize("right", [1, 2, 3])
+def test_products_by_every_spelling(device, left, right):
+    """``@`` takes other ways than ``matmul`` for vectors; a region sees no difference."""
+    spellings = (pb.matmul, pb.Tensor.matmul, operator.matmul, pb.Tensor.__matmul__)
+    left, right = pb.ones((2,) * left), pb.ones((2,) * right)
+    with pb.autocast(device):
+        assert {function(left, right).dtype for function in spellings} == {LOW}
+        assert right.__rmatmul__(left).dtype == LOW
+        found = pb.vmap(operator.matmul)(left.unsqueeze(0), right.unsqueeze(0))
+        assert found.dtype == LOW
 
 
 def test_promotion_of_another_16_bit_dtype_is_refused(device):

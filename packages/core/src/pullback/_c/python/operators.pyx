@@ -7,7 +7,7 @@ from pullback._c.dispatch.call cimport op_apply, op_apply_inplace
 from pullback._c.ops.create import item
 from pullback._c.base.dtype cimport (
     CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_INTEGRAL, dtype_category, dtype_of_scalar)
-from pullback._c.base.state cimport globals_, pb_globals
+from pullback._c.base.state cimport globals_, pb_globals, thread_state
 from pullback._c.graph.op cimport Op, op_named
 from pullback._c.graph.overrides cimport (
     call_override, call_override_of_operator, is_overriding, modes_enabled)
@@ -202,13 +202,13 @@ cdef object slot_matmul(object a, object b):
         return call_override_of_operator(MATMUL, None, "__rmatmul__", a, b)
     if not is_tensor(a) or not is_tensor(b):
         return NotImplemented
-    if (<Tensor>a).layout.ndim == 2:
-        if (<Tensor>b).layout.ndim == 2:
-            return run2(MM, a, b, None, None)
-        if (<Tensor>b).layout.ndim == 1:
+    if (<Tensor>a).layout.ndim == 2 and (<Tensor>b).layout.ndim == 2:
+        return run2(MM, a, b, None, None)
+    if thread_state().autocast == 0:    # which has a policy for matmul, and none for its parts
+        if (<Tensor>a).layout.ndim == 2 and (<Tensor>b).layout.ndim == 1:
             return run2(MV, a, b, None, None)
-    elif (<Tensor>a).layout.ndim == 1 and (<Tensor>b).layout.ndim == 1:
-        return run2(DOT, a, b, None, None)
+        if (<Tensor>a).layout.ndim == 1 and (<Tensor>b).layout.ndim == 1:
+            return run2(DOT, a, b, None, None)
     return run2(MATMUL, a, b, None, None)
 
 cdef object slot_and(object a, object b):
