@@ -82,6 +82,16 @@ def test_gather_with_sparse_grad_gives_elements():
     assert not first.is_sparse and first.requires_grad
 
 
+def test_gradient_of_one_row_is_coalesced():
+    """As are all of fewer than two elements: nothing has to be added up."""
+    weight = table()
+    F.embedding(pb.tensor([2]), weight, sparse=True).sum().backward()
+    assert weight.grad.is_coalesced()
+    assert weight.grad.indices().tolist() == [[2]]
+    assert weight.grad.values().tolist() == [[1.0, 1.0]]
+    assert not made().is_coalesced()
+
+
 def test_accumulation_of_sparse_and_dense_gradients():
     weight = table()
     look_up(weight).backward()

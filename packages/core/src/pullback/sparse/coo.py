@@ -126,7 +126,7 @@ class SparseTensor(Tensor):
 def make(indices, values, size, coalesced) -> SparseTensor:
     """Return a COO tensor of the given parts, which it shares."""
     made = pb.empty(size, dtype=values.dtype, device="meta").as_subclass(SparseTensor)
-    made._coo = (indices, values, coalesced)
+    made._coo = (indices, values, coalesced or indices.shape[1] < 2)
     return made
 
 
