@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from pullback._c.device.device import device_count
 from pullback._c.interop import dlpack
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
@@ -62,7 +63,12 @@ def lend(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         )
     lent = self
     if wanted != own:
-        lent = self.to(dlpack.device_of_pair(*wanted))
+        where = dlpack.device_of_pair(*wanted)
+        try:
+            device_count(where.type)
+        except RuntimeError as error:  # the device cannot be used here
+            raise BufferError(str(error)) from error
+        lent = self.to(where)
     elif copy:
         lent = self.clone()
     _wait(lent, wanted, stream)
