@@ -6,6 +6,7 @@ import sys
 import warnings
 
 from pullback._c.base import dtype as _dtype
+from pullback._c.base.errors import require_bool
 from pullback._c.graph.tensor import Tensor
 from pullback._c.interop import pinned_tensors, sequences
 from pullback._c.python.tensor_methods import require_grad_of_new
@@ -47,13 +48,10 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
 
 
 def _finished(made, name, pin_memory, requires_grad):
-    if type(pin_memory) is not bool:
-        raise TypeError(
-            f"{name}(): argument 'pin_memory' must be bool, not {type(pin_memory).__name__}"
-        )
-    if pin_memory:
+    if require_bool(name, "pin_memory", pin_memory):
         made = pinned_tensors.pinned_new(made)
-    return require_grad_of_new(made) if requires_grad else made
+    needed = require_bool(name, "requires_grad", requires_grad)
+    return require_grad_of_new(made) if needed else made
 
 
 def _from_object(data, dtype, device):
@@ -131,6 +129,9 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     Objects with the buffer protocol are read as elements of ``dtype``, or of the default dtype.
     Raises: ValueError when ``copy=False`` and a copy is needed.
     """
+    if copy is not None:
+        require_bool("asarray", "copy", copy)
+    require_bool("asarray", "requires_grad", requires_grad)
     shared = _shared(obj, dtype)
     if shared is None:
         if copy is False:

@@ -7,6 +7,7 @@ import os
 import warnings
 
 from pullback._c.base import state
+from pullback._c.base.errors import require_bool
 from pullback._c.ops import create
 from pullback.backend import registry
 from pullback.backend.threads import default_threads
@@ -48,14 +49,6 @@ class _Settings:
 _settings = _Settings()
 
 
-def _require_bool(function, argument, value):
-    if not isinstance(value, builtins.bool):
-        raise TypeError(
-            f"{function}(): argument '{argument}' must be bool, not {type(value).__name__}"
-        )
-    return value
-
-
 # ---- determinism ---------------------------------------------------------------------------------
 
 
@@ -68,8 +61,8 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
 
     Raises: TypeError for anything but bools.
     """
-    deterministic = _require_bool("use_deterministic_algorithms", "mode", mode)
-    _settings.warn_only = _require_bool("use_deterministic_algorithms", "warn_only", warn_only)
+    deterministic = require_bool("use_deterministic_algorithms", "mode", mode)
+    _settings.warn_only = require_bool("use_deterministic_algorithms", "warn_only", warn_only)
     _settings.deterministic = deterministic
     _apply_fill()
 

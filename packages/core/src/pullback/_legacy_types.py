@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
-
 from pullback._c.base.dtype import ALL, dtype, get_default_dtype, set_default_dtype
+from pullback._c.base.errors import require_bool
 from pullback._c.device.device import device as _device
 from pullback._c.device.device import get_default_device, set_default_device
 from pullback._c.graph.size import Size, strided
@@ -155,10 +154,7 @@ def tensor_type(self, dtype=None, non_blocking=False):
     """
     if dtype is None:
         return shown_type(self)
-    if type(non_blocking) is not builtins.bool:
-        raise TypeError(
-            f"type(): argument 'non_blocking' must be bool, not {type(non_blocking).__name__}"
-        )
+    require_bool("type", "non_blocking", non_blocking)
     if isinstance(dtype, _dtype_class):
         return self.to(dtype, non_blocking=non_blocking)
     kind = _wanted_type(dtype)

@@ -6,6 +6,7 @@ import builtins
 from typing import Any
 
 from pullback._c.base import dtype as _dtype
+from pullback._c.base.errors import require_bool
 from pullback._c.device.device import get_default_device
 from pullback._c.engine import stream_order
 from pullback._c.graph.overrides import DisableTorchFunctionSubclass, as_instance, as_leaf
@@ -60,6 +61,10 @@ def is_complex(input):
 
 def numel(input):
     """Return the number of elements of a tensor."""
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            f"numel(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
     return input.numel()
 
 
@@ -162,6 +167,7 @@ def _isclose(name, input, other, rtol, atol, equal_nan):
         raise RuntimeError(
             f"rtol and atol must be greater than or equal to zero, but got rtol={rtol}, atol={atol}"
         )
+    require_bool(name, "equal_nan", equal_nan)
     input, other = input.detach(), other.detach()
     close = input == other
     if equal_nan:
@@ -202,10 +208,7 @@ def cuda(self, device=None, non_blocking=False):
     where = device_of("cuda" if device is None else device)
     if where.type != "cuda":
         raise RuntimeError(f"Invalid device, must be cuda device: cuda() got {where}")
-    if type(non_blocking) is not builtins.bool:
-        raise TypeError(
-            f"cuda(): argument 'non_blocking' must be bool, not {type(non_blocking).__name__}"
-        )
+    require_bool("cuda", "non_blocking", non_blocking)
     return self.to(where, non_blocking=non_blocking)
 
 

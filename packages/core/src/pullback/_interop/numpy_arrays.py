@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from pullback._c.base import dtype as _dtype
+from pullback._c.base.errors import require_bool
 from pullback._c.base.state import is_grad_enabled
 from pullback._c.graph.overrides import as_instance
 from pullback._c.graph.tensor import Tensor, bind_attribute
@@ -134,7 +135,7 @@ def numpy_method(self, *, force=False):
 
     Raises: RuntimeError when the tensor requires grad; TypeError when it is not on the host.
     """
-    if force:
+    if require_bool("numpy", "force", force):
         detached = self.detach().resolve_conj().resolve_neg()
         return as_array(detached if arrays.is_host(self) else detached.cpu())
     if self.requires_grad and is_grad_enabled():

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+from pullback._c.base.errors import require_bool
 from pullback._c.engine import engine
 from pullback._c.graph import levels
 from pullback._c.graph.tensor import Tensor
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["backward", "execute_backward", "grad"]
 
 _warned_cycle = False
+
+
+def _flag(function, name, value):
+    """Return a flag as a bool; numbers are taken, as by torch."""
+    return bool(value) if isinstance(value, int) else require_bool(function, name, value)
 
 
 def _as_sequence(value, name):
@@ -161,14 +167,16 @@ def backward(
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     roots = _as_sequence(tensors, "tensors")
     seeds = _seeds(grad_tensors, len(roots), "grad_tensors")
+    create_graph = _flag("backward", "create_graph", create_graph)
     if retain_graph is None:
         retain_graph = create_graph
+    retain_graph = _flag("backward", "retain_graph", retain_graph)
     if create_graph:
         _warn_cycle()
     edges, grads = _prepare(roots, seeds)
     del seeds, grad_tensors
     if inputs is None:
-        engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph), None, True)
+        engine.run_backward(edges, grads, retain_graph, create_graph, None, True)
         return
     _backward_to(edges, grads, retain_graph, create_graph, inputs)
 
@@ -191,7 +199,7 @@ def _warn_cycle():
 def _backward_to(edges, grads, retain_graph, create_graph, inputs):
     """Accumulate into ``inputs`` only: leaves by their accumulators, others by captures."""
     found = engine.run_backward(
-        edges, grads, bool(retain_graph), bool(create_graph), _engine_items(inputs), True
+        edges, grads, retain_graph, create_graph, _engine_items(inputs), True
     )
     seen = set()
     for item, gradient in zip(inputs, found):
@@ -259,24 +267,29 @@ def grad(
     >>> pullback.autograd.grad(x * x, x)
     (tensor(6.),)
     """
+    if type(create_graph) is not bool:
+        create_graph = _flag("grad", "create_graph", create_graph)
+    if retain_graph is None:
+        retain_graph = create_graph
+    elif type(retain_graph) is not bool:
+        retain_graph = _flag("grad", "retain_graph", retain_graph)
     if (
         grad_outputs is None
         and allow_unused is None
         and not (is_grads_batched or materialize_grads)
         and only_inputs
     ):
-        found = engine.grad_of(
-            outputs,
-            inputs,
-            bool(create_graph if retain_graph is None else retain_graph),
-            bool(create_graph),
-        )
+        found = engine.grad_of(outputs, inputs, retain_graph, create_graph)
         if found is not None:  # the common call; a list means that an input was unused
             return (
                 found
                 if type(found) is tuple
                 else _finish(found, inputs, None, False, False, create_graph)
             )
+    materialize_grads = _flag("grad", "materialize_grads", materialize_grads)
+    is_grads_batched = _flag("grad", "is_grads_batched", is_grads_batched)
+    if allow_unused is not None:
+        allow_unused = _flag("grad", "allow_unused", allow_unused)
     keys = None
     if isinstance(inputs, Mapping):
         if type(inputs) is not dict:
@@ -305,12 +318,10 @@ def grad(
     if not inputs:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     _check_no_edges(roots, inputs, is_grads_batched)
-    if retain_graph is None:
-        retain_graph = create_graph
     seeds = _seeds(grad_outputs, len(roots), "grad_outputs")
     if batching.are_batched((*roots, *inputs)):
         found = batching.gradients_of(
-            list(roots), list(seeds), list(inputs), bool(retain_graph), bool(create_graph)
+            list(roots), list(seeds), list(inputs), retain_graph, create_graph
         )
     elif is_grads_batched:
         found = _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused)
@@ -318,7 +329,7 @@ def grad(
         edges, grads = _prepare(roots, seeds)
         del seeds, grad_outputs
         found = engine.run_backward(
-            edges, grads, bool(retain_graph), bool(create_graph), _engine_items(inputs), False
+            edges, grads, retain_graph, create_graph, _engine_items(inputs), False
         )
     return _finish(found, inputs, keys, allow_unused, materialize_grads, create_graph)
 
@@ -369,7 +380,7 @@ def _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused
     try:
         edges, grads = _prepare(roots, [batching.make_batched(seed, level) for seed in seeds])
         found = engine.run_backward(
-            edges, grads, bool(retain_graph), bool(create_graph), _engine_items(inputs), False
+            edges, grads, retain_graph, create_graph, _engine_items(inputs), False
         )
         return [
             None if gradient is None else _batch_of(gradient, size, level) for gradient in found

@@ -7,6 +7,7 @@ import sys
 import warnings
 
 from pullback._c.base import state
+from pullback._c.base.errors import require_bool
 from pullback._c.base.state import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from pullback._c.graph import anomaly
 
@@ -89,7 +90,7 @@ class detect_anomaly:
 
     def __init__(self, check_nan=True):
         self.prev = (is_anomaly_enabled(), is_anomaly_check_nan_enabled())
-        self.check_nan = check_nan
+        self.check_nan = require_bool("detect_anomaly", "check_nan", check_nan)
         warnings.warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and "
             "should only be enabled for debugging.",
@@ -116,6 +117,8 @@ class set_detect_anomaly:
     """
 
     def __init__(self, mode, check_nan=True):
+        require_bool("set_detect_anomaly", "mode", mode)
+        require_bool("set_detect_anomaly", "check_nan", check_nan)
         self.prev = (is_anomaly_enabled(), is_anomaly_check_nan_enabled())
         state.set_anomaly_enabled(mode, check_nan)
 

@@ -7,6 +7,7 @@ import inspect
 import warnings
 
 from pullback._c.base import state
+from pullback._c.base.errors import require_bool
 from pullback._c.graph import grad_modes
 
 __all__ = [
@@ -167,10 +168,7 @@ class set_grad_enabled(Mode):
     """
 
     def __init__(self, mode):
-        if not isinstance(mode, bool):
-            raise TypeError(
-                f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}"
-            )
+        require_bool("set_grad_enabled", "mode", mode)
         self.before = [state.swap_grad_enabled(mode)]
         self.mode = mode
         self.entered = False

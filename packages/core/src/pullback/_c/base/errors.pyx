@@ -25,6 +25,16 @@ class OutOfMemoryError(MemoryError, RuntimeError):
     __module__ = "pullback"
 
 
+def require_bool(str function not None, str argument not None, value):
+    """Return an argument that must be a bool.
+
+    Raises: TypeError for all others.
+    """
+    if value is True or value is False:
+        return value
+    raise TypeError(f"{function}(): argument '{argument}' must be bool, not {type(value).__name__}")
+
+
 cdef int keep_error(int code) except -1:
     """Raise the Python exception that is set, if the code is PB_E_PYTHON.
 

@@ -283,10 +283,10 @@ cdef class Late:
 
 
 cdef bint is_seed_of(Tensor root, object gradient) noexcept:
-    """True for a tensor of the root's shape and dtype, on its device, without wrapper state."""
+    """True for None, and a tensor of the root's shape, dtype and device, without wrapper state."""
     if type(gradient) is not Tensor or (
             (root.flags | (<Tensor>gradient).flags) & TENSOR_IS_WRAPPED):
-        return False
+        return gradient is None
     return root.dtype == (<Tensor>gradient).dtype and same_device(root, <Tensor>gradient) and (
         layout_same_shape(root.layout, (<Tensor>gradient).layout))
 
@@ -508,9 +508,9 @@ cdef class Tensor:
         >>> x.grad
         tensor(5.)
         """
-        if inputs is None and create_graph is False and (
-                gradient is None or is_seed_of(self, gradient)):
-            return run_from_root(self, gradient, retain_graph is not None and retain_graph)
+        if inputs is None and create_graph is False and is_seed_of(self, gradient) and (
+                retain_graph is None or type(retain_graph) is bool):
+            return run_from_root(self, gradient, retain_graph is True)
         return late.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def __len__(self):

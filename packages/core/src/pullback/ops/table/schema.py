@@ -341,15 +341,13 @@ def pinning(op_name, make, arguments):
     )
 
     def make_there(*values):
-        if values[pin_memory] is not None and type(values[pin_memory]) is not bool:
-            raise TypeError(
-                f"{op_name}(): argument 'pin_memory' must be bool, not "
-                f"{type(values[pin_memory]).__name__}"
-            )
-        if not values[pin_memory] or (out is not None and values[out] is not None):
+        if values[pin_memory] is None:
             return make(*values)
         from pullback.ops.table.compiled import compiled
 
+        compiled("base.errors", "require_bool")(op_name, "pin_memory", values[pin_memory])
+        if not values[pin_memory] or (out is not None and values[out] is not None):
+            return make(*values)
         plain = list(values)
         if requires_grad is not None:
             plain[requires_grad] = False
