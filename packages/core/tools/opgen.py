@@ -82,7 +82,8 @@ PLAIN_HEADER = '''"""Types of {module}; made from the op table by tools/opgen.py
 from builtins import bool as _bool, float as _float, int as _int, str as _str
 from typing import Any, overload
 
-from pullback import Tensor, _DeviceLike, _dtype, _memory_format, _Number, _Sizes, _Tensors
+from pullback import Tensor, _DeviceLike, _dtype, _layout, _memory_format
+from pullback import _Number, _Sizes, _Tensors
 
 # {{functions}}
 '''
