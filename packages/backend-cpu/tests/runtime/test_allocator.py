@@ -42,6 +42,9 @@ class Backend(ctypes.Structure):
         ("allocate_pinned", ctypes.c_void_p),
         ("release_pinned", ctypes.c_void_p),
         ("run_parallel", ctypes.c_void_p),
+        ("compile", ctypes.c_void_p),
+        ("execute", ctypes.c_void_p),
+        ("release_executor", ctypes.c_void_p),
     ]
 
 
