@@ -18,8 +18,11 @@ def run(run_lines, site):
 
 
 def test_it_stays_small(root):
-    files = (root / "examples/third_party_backend/src").rglob("*.py")
-    assert sum(path.read_text().count("\n") for path in files) <= 350
+    """What a backend needs; its executor of compiled programs comes on top."""
+    files = list((root / "examples/third_party_backend/src").rglob("*.py"))
+    lines = {path.name: path.read_text().count("\n") for path in files}
+    assert lines.pop("executor.py") <= 90
+    assert sum(lines.values()) <= 350
 
 
 def test_every_required_kernel_is_there_and_no_other(run):
