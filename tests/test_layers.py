@@ -30,7 +30,8 @@ ALLOWED = {
             *(*BELOW_OPS, "_c/dispatch", "_c/ops", "_c/engine", "_c/transforms"),
             *("ops/table", "."),
         },
-        "_c/capture": {*BELOW_OPS, "_c/dispatch", "ops/table"},
+        "_c/program": {*BELOW_OPS, "_c/dispatch", "ops/table"},
+        "_c/capture": {*BELOW_OPS, "_c/program", "ops/table"},
         # Of compiled code, the op library imports what its functions need when they run.
         "ops/table": set(),
         "ops/rules": {"ops/table", "_c/dispatch", "_c/ops"},
@@ -56,7 +57,17 @@ ALLOWED = {
         "amp": {"_c/transforms", "."},
         "_dynamo": {"compiler", "nn", "."},
         "compiler": {
-            *("_c/base", "_c/graph", "_c/capture", "ops", "autograd", "func", "nn", "."),
+            *(
+                "_c/base",
+                "_c/graph",
+                "_c/capture",
+                "_c/program",
+                "ops",
+                "autograd",
+                "func",
+                "nn",
+                ".",
+            ),
         },
         "cpu": {"amp"},
         "cuda": {"_help", "amp", "_c/base", "_c/device", "backend", "."},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pullback._c.capture.groups import why_alone
+from pullback._c.program.groups import why_alone
 
 __all__ = ["Explanation", "dot_of"]
 
@@ -89,11 +89,13 @@ class Explanation:
             lines.append(
                 f"  {count} kernels are run by their backend's executor, in {len(parts)} parts"
             )
+        in_parts = {first + i for first, count in parts for i in range(count)}
         at = 0
         for group in [*groups, None]:
             end = len(launches) if group is None else group.first
-            for launch in launches[at:end]:
-                lines.append(f"  {_shown(launch)}  -- {why_alone(launch)}")
+            for place, launch in enumerate(launches[at:end], at):
+                why = "in a part" if place in in_parts else why_alone(launch)
+                lines.append(f"  {_shown(launch)}  -- {why}")
             if group is None:
                 break
             lines.append(

@@ -1,1 +1,1 @@
-"""Recording the kernels of a function, and running them again."""
+"""Recording the kernels of a function, and finding the program of a later call."""

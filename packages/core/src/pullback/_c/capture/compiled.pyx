@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_U8
 from pullback._c.base.layout cimport layout_contiguous
-from pullback._c.capture.program cimport Program
+from pullback._c.program.program cimport Program
 from pullback._c.capture.signature cimport Signature, must_run_eagerly
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport Tensor, is_tensor, tensor_extra, tensor_wrap

@@ -22,14 +22,14 @@ from pullback._c.base.state cimport (
     HISTORY_CHANGED, capture_change, globals_, pb_capture, pb_globals, thread_state)
 from pullback._c.base.types cimport (
     NODE_ACCUMULATE, NODE_FREED, node_edges, pb_edge, pb_node, pb_storage)
-from pullback._c.capture.launches cimport (
+from pullback._c.program.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT, BUFFER_TEMPORARY, Buffer, Launch,
     launch_of)
-from pullback._c.capture.arena cimport place_temporaries
-from pullback._c.capture.groups cimport find_groups, hold_for_groups
-from pullback._c.capture.program cimport Outer, Program, Result, fill, result_of
-from pullback._c.capture.renewed cimport find_draw, is_random, options_of
-from pullback._c.capture.simplify cimport decides_late, first_write, number_uses, simplified
+from pullback._c.program.arena cimport place_temporaries
+from pullback._c.program.groups cimport find_groups, hold_for_groups
+from pullback._c.program.program cimport Outer, Program, Result, fill, result_of
+from pullback._c.program.run_values cimport find_draw, is_random, options_of
+from pullback._c.program.simplify cimport decides_late, first_write, number_uses, simplified
 from pullback._c.device.storage cimport storage_new, storage_original, storage_retain
 from pullback._c.graph.tensor cimport (
     Tensor, is_tensor, tensor_data, tensor_requires_grad, tensor_wrap)

@@ -16,7 +16,7 @@ from pullback._c.base.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_same_strides, layout_shape_tuple)
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.base.types cimport pb_storage
-from pullback._c.capture.renewed cimport Option
+from pullback._c.program.run_values cimport Option
 from pullback._c.device.device cimport device as device_class
 from pullback._c.device.device cimport device_type
 from pullback._c.graph.tensor cimport (

@@ -13,9 +13,9 @@ from libc.string cimport memmove
 
 from pullback.abi cimport pb_array
 from pullback._c.base.dtype cimport dtype_itemsize
-from pullback._c.capture.groups cimport Group
-from pullback._c.capture.launches cimport BUFFER_TEMPORARY, Buffer, Launch
-from pullback._c.capture.rows cimport is_elementwise
+from pullback._c.program.groups cimport Group
+from pullback._c.program.launches cimport BUFFER_TEMPORARY, Buffer, Launch
+from pullback._c.program.rows cimport is_elementwise
 
 __all__ = []
 

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t
 from pullback.abi cimport (
     PB_ARRAY_HOST, PB_BF16, PB_F16, PB_F32, PB_F64, PB_NUM_DTYPES, pb_array)
 from pullback._c.base.dtype cimport CATEGORY_FLOATING, dtype_category, dtype_itemsize
-from pullback._c.capture.launches cimport Launch
+from pullback._c.program.launches cimport Launch
 from pullback._c.device.device cimport device_type, pb_device_type
 
 from pullback.ops.table.primitives import PRIMITIVES

@@ -16,8 +16,8 @@ from pullback.abi cimport (
 from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.errors cimport raise_code
 from pullback._c.base.interrupts cimport interrupts_begin, interrupts_end
-from pullback._c.capture.launches cimport BUFFER_TEMPORARY, Buffer, Launch
-from pullback._c.capture.rows cimport (
+from pullback._c.program.launches cimport BUFFER_TEMPORARY, Buffer, Launch
+from pullback._c.program.rows cimport (
     by_rows, elements, is_elementwise, numbers_of_block, whole_operands)
 from pullback._c.device.device cimport device_type, has_field, pb_device_type
 

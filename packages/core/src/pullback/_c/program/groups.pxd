@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_MESSAGE_SIZE, pb_array, pb_call
 from pullback._c.device.device cimport pb_device_type, pb_entry
-from pullback._c.capture.rows cimport MAX_DIMS, MAX_TILED
+from pullback._c.program.rows cimport MAX_DIMS, MAX_TILED
 
 
 # One launch of a group: what of its operands depends on the rows of a tile.

@@ -1,4 +1,4 @@
-from pullback._c.capture.launches cimport Launch
+from pullback._c.program.launches cimport Launch
 
 
 cdef bint is_random(Launch launch)

@@ -13,8 +13,8 @@ from libc.string cimport memcpy
 
 from pullback.abi cimport PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_PARAM_INTS, pb_array, pb_param
 from pullback._c.base.dtype cimport dtype_itemsize
-from pullback._c.capture.renewed cimport is_random
-from pullback._c.capture.launches cimport (
+from pullback._c.program.run_values cimport is_random
+from pullback._c.program.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_TEMPORARY, Buffer, Launch)
 from pullback._c.device.device cimport device_type
 from pullback._c.device.storage cimport storage_new

@@ -1,5 +1,5 @@
 # build: small
-"""What each run of a program reads anew: random numbers, and options of optimizers.
+"""Values that a program reads at the start of each run: random numbers, options of optimizers.
 
 A run takes as many random numbers of its generators as the recorded call did. A draw is a number of
 counter blocks of a generator; random kernels are told where theirs begin. Options are those that
@@ -9,7 +9,7 @@ fused steps take as they are.
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_PARAM_FLOAT, pb_param
-from pullback._c.capture.launches cimport Launch
+from pullback._c.program.launches cimport Launch
 
 from pullback.ops.table.primitives import PRIMITIVES
 

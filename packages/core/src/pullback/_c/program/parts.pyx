@@ -1,5 +1,5 @@
 # build: small
-"""Parts: launches that follow each other, which a backend runs in its own way if it offers that.
+"""Parts: consecutive launches of a program that an executor of their backend runs.
 
 Where a backend has `compile` (abi.h), it is asked for an executor of each part of at least two
 launches. On a host device these are launches of few elements that are in no group.
@@ -14,7 +14,7 @@ from libc.string cimport memset
 from pullback.abi cimport (
     PB_E_PYTHON, PB_NUM_DTYPES, PB_OPERAND_INNER, PB_OPERAND_MOVES, pb_call, pb_kernel, pb_part)
 from pullback._c.base.errors cimport raise_code
-from pullback._c.capture.launches cimport BUFFER_CONSTANT, BUFFER_TEMPORARY, Buffer, Launch
+from pullback._c.program.launches cimport BUFFER_CONSTANT, BUFFER_TEMPORARY, Buffer, Launch
 from pullback._c.device.device cimport device_type, has_field, pb_device_type, pb_entry
 
 __all__ = ["Part"]
@@ -102,6 +102,7 @@ cdef int ask(int first, list launches, list buffers, list found) except -1:
     flags = <uint8_t *>(blocks + operands)
     for i in range(count):
         launch = <Launch>launches[i]
+        launch.call.backend = type_.backend.self
         calls[i] = &launch.call
         kernels[i] = type_.table[launch.call.primitive * PB_NUM_DTYPES + launch.key].kernel
         dtypes[i] = launch.key

@@ -18,11 +18,11 @@ from pullback._c.base.errors cimport raise_code
 from pullback._c.base.layout cimport layout_release, layout_retain
 from pullback._c.base.state cimport globals_, pb_globals
 from pullback._c.base.types cimport pb_storage
-from pullback._c.capture.groups cimport Group, fill_members, pb_member, run_group
-from pullback._c.capture.launches cimport (
+from pullback._c.program.groups cimport Group, fill_members, pb_member, run_group
+from pullback._c.program.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_TEMPORARY, Buffer, Launch)
-from pullback._c.capture.parts cimport SMALL_WORK, Part, find_parts
-from pullback._c.capture.renewed cimport Option, count_drawn, give_back, take_draws
+from pullback._c.program.parts cimport SMALL_WORK, Part, find_parts
+from pullback._c.program.run_values cimport Option, count_drawn, give_back, take_draws
 from pullback._c.device.device cimport device_type, device_types, pb_device_type, pb_entry
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.dispatch.launch cimport call_again, is_timed
@@ -246,7 +246,7 @@ cdef bint run_steps(Instance instance, bint observed) except -1:
             begin_event(&event, PB_EVENT_OP, lasting(name_in_profiles(instance, number)))
             try:
                 if instance.steps[number].part >= 0:
-                    count = run_part_timed(instance, instance.steps + number, number)
+                    count = run_part_timed(instance, instance.steps + number)
                 else:
                     count = run_step(instance, instance.steps + number)
             finally:
@@ -303,8 +303,8 @@ cdef int run_part(Instance instance, Part part) except -1:
     return part.count
 
 
-cdef int run_part_timed(Instance instance, pb_step *step, int first) except -1:
-    """Run the launches of a part as one kernel, in the eyes of observers that time kernels."""
+cdef int run_part_timed(Instance instance, pb_step *step) except -1:
+    """Run the launches of a part within one kernel event, if the backend has marks."""
     cdef Part part = <Part>instance.parts[step.part]
     cdef pb_event event
     if not is_timed(part.backend):
@@ -314,7 +314,7 @@ cdef int run_part_timed(Instance instance, pb_step *step, int first) except -1:
     event.backend = part.backend
     event.device_type = step.type_id
     event.device = part.device
-    begin_event(&event, PB_EVENT_KERNEL, lasting(name_in_profiles(instance, first)))
+    begin_event(&event, PB_EVENT_KERNEL, lasting(name_in_profiles(instance, part.first)))
     try:
         return run_part(instance, part)
     finally:

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from pullback._c.capture.launches cimport Launch
+from pullback._c.program.launches cimport Launch
 
 
 cdef enum:

@@ -1,0 +1,1 @@
+"""Programs of recorded kernel calls: simplification, fusion groups, memory plan, execution."""
