@@ -1,5 +1,8 @@
 """Compiled programs on a device: elementwise kernels that follow each other are one."""
 
+import shutil
+import subprocess
+
 import pytest
 
 import pullback as pb
@@ -10,16 +13,15 @@ pytestmark = pytest.mark.usefixtures("cuda", "compile_for_the_cpu")
 @pytest.fixture
 def launched(monkeypatch):
     """The names of kernels that are loaded while a test runs."""
-    from pullback_cuda.fused import text
+    from pullback_cuda.fused import executor
 
     made = []
-    write = text.text_of
+    write = executor.text_of
 
-    def text_of(run):
-        made.append([call.operation.name or call.operation.family or "copy" for call in run.calls])
-        return write(run)
-
-    from pullback_cuda.fused import executor
+    def text_of(group):
+        names = [call.operation.name or call.operation.family or "copy" for call in group.calls]
+        made.append(names)
+        return write(group)
 
     monkeypatch.setattr(executor, "text_of", text_of)
     return made
@@ -56,7 +58,18 @@ def test_chain_is_one_kernel(launched):
 
 
 @pytest.mark.parametrize(
-    "dtype", ["float16", "bfloat16", "float64", "int32", "int64", "uint8", "complex64", "bool"]
+    "dtype",
+    [
+        "float16",
+        "bfloat16",
+        "float64",
+        "int32",
+        "int64",
+        "uint8",
+        "complex64",
+        "complex128",
+        "bool",
+    ],
 )
 def test_dtypes(dtype, launched):
     """Each value is rounded to its dtype, and casts and comparisons stand in between."""
@@ -71,6 +84,43 @@ def test_dtypes(dtype, launched):
     make = lambda: (pb.randn(7, 5) * 3).to(dtype)  # noqa: E731
     check(mixed, make, make)
     assert launched
+
+
+def count_of_fma(tmp_path, *calls):
+    """Return how many fused multiplications nvcc makes in the kernel of a chain of calls."""
+    from pullback_cuda.fused.fusion import Call, FusionGroup, Operand, Operation
+    from pullback_cuda.fused.text import text_of
+    from pullback_cuda.runtime import nvrtc
+
+    group = FusionGroup(0, (4,))
+    for position, (family, name, dtype, inputs) in enumerate(calls):
+        numbers = [position, position - 1, *range(100, 100 + inputs - 1)]
+        operands = [Operand(k, dtype, 8, False, k, 0, (4,), (1,), False) for k in numbers]
+        group.add(Call(Operation(family, name), tuple(operands)))
+    group.stored = [group.calls[-1].out]
+    source = tmp_path / "chain.cu"
+    source.write_text(text_of(group))
+    target = tmp_path / "chain.ptx"
+    command = ["nvcc", *nvrtc.OPTIONS, "-arch=compute_75", f"-I{nvrtc.PACKAGE}", "-ptx", source]
+    subprocess.run([*command, "-o", target], capture_output=True, check=True)
+    return target.read_text().count("fma.")
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
+@pytest.mark.parametrize(
+    ("family", "name", "kind", "dtype", "inputs"),
+    [
+        ("binary", "mul", "float", 8, 2),
+        ("binary", "mul", "double", 9, 2),
+        ("unary", "square", "float", 8, 1),
+    ],
+)
+def test_product_is_rounded_before_a_sum(tmp_path, family, name, kind, dtype, inputs):
+    """As in memory: nvcc fuses no product of one operation with the sum of the next."""
+    first = (family, f"{name}_{kind}", dtype, inputs)
+    add = ("binary", f"add_{kind}", dtype, 2)
+    alone = count_of_fma(tmp_path, first) + count_of_fma(tmp_path, add)
+    assert count_of_fma(tmp_path, first, add) == alone
 
 
 def test_broadcast_operands_and_other_layouts(launched):
@@ -190,20 +240,60 @@ def test_errors_of_calls_between(launched):
     same(compiled(x, index), look_up(x, index))
 
 
-def test_without_a_compiler_kernels_run_one_by_one(monkeypatch, recwarn):
-    from pullback_cuda.fused import executor
+def test_all_operations_in_one_text():
+    """Families of kernels do not clash: every operation of every class is in one kernel."""
+    from pullback_cuda.kernels.elementwise.elementwise import operation_of
+
+    from pullback.ops.table.primitives import PRIMITIVES
+    from pullback_cuda.fused.fusion import Call, FusionGroup, Operand, Operation
+    from pullback_cuda.fused.text import TYPES, text_of
     from pullback_cuda.runtime import nvrtc
 
-    def compile_text(text, name, capability):
-        raise RuntimeError(nvrtc.NO_COMPILER.format(name=name, reason="a test"))
+    group = FusionGroup(0, (4,))
+    names = set()
+    for primitive in PRIMITIVES.values():
+        for dtype, stored in enumerate(TYPES):
+            found = operation_of(primitive.name, dtype, False)
+            if found is None or found[:2] in names:
+                continue
+            names.add(found[:2])
+            out = dtype
+            if "bool output" in primitive.doc:
+                out = TYPES.index("uint8_t")
+            elif "real output" in primitive.doc and "complex" in stored:
+                out = TYPES.index("double")
+            dtypes = [out] + [dtype] * len(primitive.inputs.split())
+            operands = [
+                Operand(k, one, 8, False, 9 * len(names) + k, 0, (4,), (1,), False)
+                for k, one in enumerate(dtypes)
+            ]
+            group.add(Call(Operation(*found), tuple(operands)))
+    assert len(names) > 200
+    group.stored = [call.out for call in group.calls]
+    assert nvrtc.compile_text(text_of(group), "fused-all.cu", (8, 0))
 
-    monkeypatch.setattr(nvrtc, "compile_text", compile_text)
-    monkeypatch.setattr(executor, "text_of", lambda run: f"// {len(run.calls)} of a test\n")
-    executor.warn_again()
-    check(lambda x: (x * 5 - 2,), lambda: pb.randn(17))
-    check(lambda x: (x * 5 - 3,), lambda: pb.randn(17))
-    texts = [str(one.message) for one in recwarn if "kernel by kernel" in str(one.message)]
-    assert len(texts) == 1 and "pullback-cuda[nvrtc]" in texts[0]
+
+def test_without_a_compiler_kernels_run_one_by_one(run_python):
+    text = """if True:
+        import warnings
+        from pullback_cuda.runtime import nvrtc
+        def compile_text(text, name, capability):
+            raise RuntimeError(nvrtc.NO_COMPILER.format(name=name, reason="a test"))
+        nvrtc.compile_text = compile_text
+        import pullback as pb
+        x = pb.arange(4.0).cuda()
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            for number in range(3):
+                compiled = pb.compile(lambda x: (x * 5 - 2).exp() * number)
+                for _ in range(3):
+                    assert compiled(x).tolist() == ((x * 5 - 2).exp() * number).tolist()
+        print(*(one.message for one in seen), sep="\\n")
+    """
+    result = run_python(text, PULLBACK_CUDA_FUSE="1")
+    assert result.returncode == 0, result.stderr
+    (line,) = result.stdout.splitlines()
+    assert "kernel by kernel on cuda" in line and "pullback-cuda[nvrtc]" in line
 
 
 def test_profile_has_the_time_of_a_part():

@@ -1,8 +1,9 @@
 """Executors of parts of compiled programs: generated kernels, and the calls between them.
 
 The core offers calls that follow each other on a device (abi.h, pb_part). Elementwise calls over
-the same elements become one kernel: ``find.py`` says which, ``text.py`` writes it. It leaves the
-same bits. What only these calls use is not stored. The rest of the part is called as it is.
+the same elements become one kernel: ``fusion.py`` finds them, ``text.py`` writes its text. Results
+have the same bits. Values that only these calls use are not stored. All other kernels of the part
+are called one by one.
 """
 
 import os
@@ -23,7 +24,8 @@ from pullback_cuda.kernels.common.elementwise_driver cimport (
 from pullback_cuda.kernels.common.launch cimport kernel_named, launch, pb_cuda_kernel
 
 from pullback.backend import PRIMITIVE_IDS
-from pullback_cuda.fused.find import MOST_DIMS, MOST_OPERANDS, Call, Operand, Operation, find_runs
+from pullback_cuda.fused.fusion import (
+    MOST_DIMS, MOST_OPERANDS, Call, Operand, Operation, find_groups)
 from pullback_cuda.fused.text import NAME, family_of, is_moved, text_of
 from pullback_cuda.kernels.elementwise.elementwise import operation_of
 from pullback_cuda.runtime import cubin_loader, devices
@@ -48,14 +50,15 @@ assert MOST_OPERANDS == OPERANDS and MOST_DIMS == DIMS
 cdef object operand_of(const pb_part *part, const pb_array *array, int number):
     cdef int d
     return Operand(
-        number, array.dtype, array.flags & PB_ARRAY_HOST != 0, part.blocks[number],
-        part.offsets[number], tuple([array.shape[d] for d in range(array.ndim)]),
+        number, array.dtype, item_sizes[array.dtype], array.flags & PB_ARRAY_HOST != 0,
+        part.blocks[number], part.offsets[number],
+        tuple([array.shape[d] for d in range(array.ndim)]),
         tuple([array.strides[d] for d in range(array.ndim)]),
         part.flags[number] & PB_OPERAND_INNER != 0)
 
 
-cdef object call_of(pb_call *call, int number, int dtype, tuple operands):
-    """Return a call that may be part of a generated kernel, or None."""
+cdef object call_of(pb_call *call, int dtype, tuple operands):
+    """Return a call that may be fused, or None."""
     cdef int k
     name = primitive_names[call.primitive]
     for k in range(call.nout + call.nin):
@@ -69,7 +72,7 @@ cdef object call_of(pb_call *call, int number, int dtype, tuple operands):
         return None
     else:
         found = operation_of(name, dtype, operands[len(operands) - 1].host)
-    return None if found is None else Call(number, Operation(*found), operands)
+    return None if found is None else Call(Operation(*found), operands)
 
 
 cdef tuple copy_of(int source, int target):
@@ -90,14 +93,14 @@ cdef class Fused:
     cdef int64_t item[OPERANDS]
     cdef int operands
     cdef bint rows                      # every operand is contiguous, or one element
-    cdef uint32_t *flat                 # in the room
+    cdef uint32_t *flat                 # in `arguments`
     cdef int64_t count
     cdef size_t size
-    cdef char room[ROOM]
+    cdef char arguments[ROOM]
 
     cdef int run(self) noexcept:
         """Launch the kernel; return what a kernel returns."""
-        cdef void **data = <void **>self.room
+        cdef void **data = <void **>self.arguments
         cdef int k
         cdef bint aligned = self.rows
         for k in range(self.operands):
@@ -105,7 +108,7 @@ cdef class Fused:
             if <uint64_t>data[k] & <uint64_t>(min(ELEMENTS * self.item[k], <int64_t>WIDEST) - 1):
                 aligned = False
         self.flat[0] = aligned
-        return launch(self.call, self.kernel, self.room, self.size,
+        return launch(self.call, self.kernel, self.arguments, self.size,
                       (self.count + ELEMENTS * ELEMENTWISE_THREADS - 1)
                       // (ELEMENTS * ELEMENTWISE_THREADS), ELEMENTWISE_THREADS, 0)
 
@@ -117,30 +120,30 @@ cdef list arrays_of(const pb_part *part):
             for k in range(part.calls[i].nout + part.calls[i].nin)]
 
 
-cdef Fused fused_of(const pb_part *part, object run, list arrays):
-    """Return the kernel of a run, loaded, with all arguments but addresses."""
+cdef Fused fused_of(const pb_part *part, object group, list arrays):
+    """Return the kernel of a fusion group, loaded, with all arguments but addresses."""
     cdef Fused made = Fused.__new__(Fused)
     cdef uint64_t *scalar
     cdef uint32_t *numbers
     cdef int32_t *strides
-    cdef int k, d, dims, operands = <int>(len(run.loaded) + len(run.stored))
-    cdef list merged = merged_dims(run)
-    text = text_of(run)
+    cdef int k, d, dims, operands = <int>(len(group.loaded) + len(group.stored))
+    cdef list merged = merged_dims(group)
+    text = text_of(group)
     family = family_of(text)
     cubin_loader.USER_TEXTS[family] = text
-    made.first = run.first
-    made.last = run.first + <int>len(run.calls) - 1
+    made.first = group.first
+    made.last = group.first + <int>len(group.calls) - 1
     made.call = part.calls[made.first]
     devices.started(made.call.device).function(family, NAME)
     made.kernel = kernel_named(family, NAME)
     made.operands = operands
-    for k, one in enumerate([*run.loaded, *run.stored]):
+    for k, one in enumerate([*group.loaded, *group.stored]):
         made.arrays[k] = <pb_array *><size_t>arrays[one.number]
         made.item[k] = item_sizes[made.arrays[k].dtype]
-    memset(made.room, 0, ROOM)
-    scalar = <uint64_t *>(made.room + operands * sizeof(void *))
+    memset(made.arguments, 0, ROOM)
+    scalar = <uint64_t *>(made.arguments + operands * sizeof(void *))
     k = 0
-    for call in run.calls:
+    for call in group.calls:
         for one in call.operands[1:]:
             if one.host:
                 write_scalar(<pb_array *><size_t>arrays[one.number], is_moved(call.operation),
@@ -162,23 +165,23 @@ cdef Fused fused_of(const pb_part *part, object run, list arrays):
         find_divider(size, &numbers[3 + DIMS + d], &numbers[3 + 2 * DIMS + d])
         for k in range(operands):
             strides[d * operands + k] = steps[k] * made.item[k]
-            if steps[k] != 1 and (steps[k] != 0 or k >= <int>len(run.loaded)):
+            if steps[k] != 1 and (steps[k] != 0 or k >= <int>len(group.loaded)):
                 made.rows = False
     # As the compiler lays out the struct, whose first members have eight bytes.
-    made.size = (<char *>(strides + DIMS * operands) - made.room + 7) // 8 * 8
+    made.size = (<char *>(strides + DIMS * operands) - made.arguments + 7) // 8 * 8
     return made
 
 
-cdef list merged_dims(object run):
-    """Return a run's dims, the fastest first: sizes, and the strides of what is loaded and stored.
+cdef list merged_dims(object group):
+    """Return a group's dims, the fastest first: sizes, and strides of what is loaded and stored.
 
     Dims of one element are left out, and those that follow each other in every operand are one.
     """
     cdef list found = []
-    operands = [*run.loaded, *run.stored]
+    operands = [*group.loaded, *group.stored]
     last, before = 0, []
-    for d in sorted(range(len(run.shape)), key=lambda d: abs(run.stored[0].strides[d])):
-        size, steps = run.shape[d], [one.strides[d] for one in operands]
+    for d in sorted(range(len(group.shape)), key=lambda d: abs(group.stored[0].strides[d])):
+        size, steps = group.shape[d], [one.strides[d] for one in operands]
         if size == 1:
             continue
         if found and all([step == last * one for step, one in zip(steps, before, strict=True)]):
@@ -257,15 +260,15 @@ cdef Executor executor_of(const pb_part *part):
         one = tuple([operand_of(part, call.out[k], at + k)
                      for k in range(call.nout + call.nin)])
         operands.append(one)
-        calls.append(call_of(call, number, part.dtypes[number], one))
+        calls.append(call_of(call, part.dtypes[number], one))
         at += call.nout + call.nin
-    runs = find_runs(calls, operands)
-    if not runs:
+    groups = find_groups(calls, operands)
+    if not groups:
         return None
     made = Executor.__new__(Executor)
     made.part = part
     arrays = arrays_of(part)
-    made.kernels = [fused_of(part, run, arrays) for run in runs]
+    made.kernels = [fused_of(part, group, arrays) for group in groups]
     return made
 
 
@@ -276,12 +279,6 @@ cdef int execute_part(void *self, void *executor, void *stream, int32_t *begun,
 
 cdef void release_executor(void *self, void *executor) noexcept:
     Py_DECREF(<Executor>executor)
-
-
-def warn_again():
-    """Warn once more where generated kernels cannot be compiled: for tests."""
-    global warned
-    warned = False
 
 
 def offer(capsule):

@@ -25,7 +25,8 @@ struct fused_arguments {
     int32_t stride[FUSED_DIMS][OPERANDS];
 };
 
-// What an operation leaves in memory is rounded: its product is not fused with the next one's sum.
+// Round the result of an operation, as storing it does: the compiler must not contract its product
+// and the sum of the next operation. Complex products are rounded already (complex.cuh).
 template <class T>
 DEVICE T rounded(T value) {
     return value;

@@ -7,7 +7,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from pullback_cuda.fused.find import Operand, Operation, Run
+from pullback_cuda.fused.fusion import FusionGroup, Operation
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 NAME = "fused"
@@ -18,7 +18,7 @@ TYPES = (
 )
 
 
-@functools.lru_cache(None)
+@functools.cache
 def operations(family: str) -> tuple[str, ...]:
     """Return the text of a family's operations in a namespace, after the headers that it needs."""
     (path,) = KERNELS.rglob(f"{family}.cu")
@@ -39,13 +39,13 @@ def is_moved(operation: Operation) -> bool:
     return operation.family in ("", "where")
 
 
-def text_of(run: Run) -> str:
-    """Return the text of a run's kernel."""
+def text_of(group: FusionGroup) -> str:
+    """Return the text of a fusion group's kernel."""
     families = dict.fromkeys(
-        call.operation.family for call in run.calls if not is_moved(call.operation)
+        call.operation.family for call in group.calls if not is_moved(call.operation)
     )
-    scalars = max(len(run.scalars), 1)
-    operands = [*run.loaded, *run.stored]
+    scalars = max(len(group.scalars), 1)
+    operands = [*group.loaded, *group.stored]
     lines = [
         '#include "kernels/common/kernel.cuh"',
         "#define PULLBACK_OPERATIONS_ONLY",
@@ -63,63 +63,47 @@ def text_of(run: Run) -> str:
     ]
     for k, one in enumerate(operands):
         lines.append(f"    {TYPES[one.dtype]} m{k}[FUSED_ELEMENTS];")
-        if k < len(run.loaded):
+        if k < len(group.loaded):
             lines.append(f"    place.load(args, {k}, m{k});")
     lines += ["#pragma unroll", "    for (int i = 0; i < FUSED_ELEMENTS; ++i) {"]
     lines.append("        if (i >= place.left)")
     lines.append("            break;")
-    lines += [f"        {line}" for line in _statements(run)]
+    lines += [f"        {line}" for line in _statements(group)]
     lines.append("    }")
-    for k in range(len(run.loaded), len(operands)):
+    for k in range(len(group.loaded), len(operands)):
         lines.append(f"    place.store(args, {k}, m{k});")
     return "\n".join([*lines, "}", ""])
 
 
-def _statements(run: Run) -> list[str]:
+def _statements(group: FusionGroup) -> list[str]:
     """Return the statements that compute one element."""
     lines = []
     scalar = 0
-
-    def value_of(one: Operand, position: int) -> str:
-        """Return the variable that has an operand's element."""
-        for before in range(position - 1, -1, -1):
-            if one.is_same(run.calls[before].out):
-                return f"v{before}"
-        (k,) = (k for k, known in enumerate(run.loaded) if one.is_same(known))
-        return f"m{k}[i]"
-
-    for position, call in enumerate(run.calls):
+    variables = {one.key: f"m{k}[i]" for k, one in enumerate(group.loaded)}  # with each element
+    for position, call in enumerate(group.calls):
         operation, out = call.operation, call.out
-        struct = f"o{position}"
-        if not is_moved(operation):
-            lines.append(f"typedef {operation.family}::{operation.name}_operation {struct};")
-            lines.append(f"elementwise_arguments a{position};")
-            for name, value in (
-                ("in_type", call.operands[-1].dtype),
-                ("out_type", out.dtype),
-                ("option", 0),
-                ("failure", "nullptr"),
-            ):
-                lines.append(f"a{position}.{name} = {value};")
+        struct, moved = f"o{position}", is_moved(operation)
+        if not moved:
+            lines += [
+                f"typedef {operation.family}::{operation.name}_operation {struct};",
+                f"elementwise_arguments a{position};",
+                f"a{position}.in_type = {call.operands[-1].dtype};",
+                f"a{position}.out_type = {out.dtype};",
+                f"a{position}.option = 0;",
+                f"a{position}.failure = nullptr;",
+            ]
         values = []
         for place, one in enumerate(call.operands[1:]):
-            number = 1 - place if operation.exchanged else place
             stored = TYPES[one.dtype]
-            compute = (
-                stored
-                if is_moved(operation)
-                else (
-                    f"typename {struct}::{'First' if number == 0 else 'Rest'}::compute"
-                ).removeprefix("typename ")
-            )
+            first = place == (1 if operation.exchanged else 0)
+            compute = stored if moved else f"{struct}::{'First' if first else 'Rest'}::compute"
             if one.host:
                 values.append(f"scalar_of<{compute}>(args.scalar[{scalar}])")
                 scalar += 1
-            elif is_moved(operation):
-                values.append(value_of(one, position))
+            elif moved:
+                values.append(variables[one.key])
             else:
-                found = value_of(one, position)
-                values.append(f"conversion<{compute}, {stored}>::in({found})")
+                values.append(f"conversion<{compute}, {stored}>::in({variables[one.key]})")
         if operation.exchanged:
             values.reverse()
         stored = TYPES[out.dtype]
@@ -131,7 +115,7 @@ def _statements(run: Run) -> list[str]:
             computed = f"{struct}::of({', '.join([f'a{position}', *values])})"
             result = f"rounded(conversion<{struct}::Out::compute, {stored}>::out({computed}))"
         lines.append(f"const {stored} v{position} = {result};")
-    for k, one in enumerate(run.stored):
-        last = max(p for p, call in enumerate(run.calls) if call.out.is_same(one))
-        lines.append(f"m{len(run.loaded) + k}[i] = v{last};")
+        variables[out.key] = f"v{position}"
+    for k, one in enumerate(group.stored, len(group.loaded)):
+        lines.append(f"m{k}[i] = {variables[one.key]};")
     return lines

@@ -78,6 +78,8 @@ DEVICE complex<float> operator/(complex<float> x, complex<float> y) {
     return narrow_complex<float>(widen_complex(x) / widen_complex(y));
 }
 
+DEVICE complex<double> one_over(complex<double> z) { return complex<double>{1, 0} / z; }
+
 template <class R>
 DEVICE bool operator==(complex<R> x, complex<R> y) {
     return x.real == y.real && x.imag == y.imag;

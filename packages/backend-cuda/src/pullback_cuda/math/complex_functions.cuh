@@ -190,8 +190,6 @@ DEVICE c128 acosh_of(c128 z) {
     return c128{fabs(angle.imag), copysign(angle.real, z.imag)};
 }
 
-DEVICE c128 one_over(c128 z) { return c128{1, 0} / z; }
-
 OUT_OF_LINE c128 sigmoid_of(c128 z) {
     bool falls = z.real < 0;
     c128 power = exp_of(falls ? z : -z); // which does not overflow

@@ -9,8 +9,6 @@ DEVICE int64_t negative(int64_t x) { return (int64_t)((uint64_t)0 - (uint64_t)x)
 DEVICE int32_t squared(int32_t x) { return (int32_t)((uint32_t)x * (uint32_t)x); }
 DEVICE int64_t squared(int64_t x) { return (int64_t)((uint64_t)x * (uint64_t)x); }
 
-DEVICE complex<double> one_over(complex<double> z) { return complex<double>{1, 0} / z; }
-
 #define INTEGERS(name, value) \
     UNARY(name##_int, ints, value) \
     UNARY(name##_long, longs, value)
