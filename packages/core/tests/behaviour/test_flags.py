@@ -1,4 +1,4 @@
-"""Arguments that are flags: what is no bool is refused by name, everywhere."""
+"""Boolean arguments: a value of another type raises a TypeError that names the argument."""
 
 import pytest
 

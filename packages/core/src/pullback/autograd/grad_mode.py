@@ -228,9 +228,7 @@ class inference_mode(grad_modes.Inference, Mode):
             return super().__new__(cls)
         if callable(mode):
             return cls()(mode)
-        raise TypeError(
-            f"inference_mode(): argument 'mode' must be bool, not {type(mode).__name__}"
-        )
+        return require_bool("inference_mode", "mode", mode)
 
     def clone(self):
         return self.__class__(self.mode)

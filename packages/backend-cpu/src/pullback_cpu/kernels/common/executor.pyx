@@ -1,8 +1,8 @@
-# Parts of compiled programs, as lists of resolved loops.
+# Executors of parts of compiled programs: lists of inner loops with their arguments.
 #
-# The core offers calls of few elements that follow each other (abi.h, pb_part). An elementwise call
-# of one dim is a loop and its pointers: nothing is looked at again in a run. Other calls are called
-# as they are. Pointers that may move are read before each run.
+# A part (abi.h, pb_part) has consecutive kernel calls of few elements. For an elementwise call of
+# one dim the list has the inner loop, data pointers and strides; for any other, the kernel and the
+# call. Data pointers that may move are read before each run.
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.pycapsule cimport PyCapsule_GetContext, PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t
@@ -36,8 +36,9 @@ cdef extern from *:
             return code; \\
         }
 
-    /* Programs repeat themselves: at twelve places that call, those with a period of 1, 2, 3, 4, 6
-     * or 12 always call the same function, which the processor foresees: half the time. */
+    /* Unrolled twelve times: in programs whose kernels repeat with a period of 1, 2, 3, 4, 6 or 12
+     * each indirect call always has the same target, and is predicted. One call site in a loop
+     * takes twice as long. */
     static int pb_run_items(pb_item *first, int count, int *failed) {
         pb_item *item = first, *end = first + count;
         int code;
