@@ -1,4 +1,4 @@
-"""Parts of compiled programs: kernels in a row, and products that only a sum reads as its operand.
+"""Executors of compiled programs: consecutive kernels, with products fused into sums.
 
 ``pullback.compile`` offers kernel calls that follow each other (``Memory.compile``). A device with
 a compiler would make one kernel of them; this one saves the way from the core into each kernel,
