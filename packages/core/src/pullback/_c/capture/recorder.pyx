@@ -8,6 +8,7 @@ changes nothing: what is recorded runs as it would without it.
 
 import sys
 
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore
 from cpython.object cimport PyObject
 from cython cimport no_gc_clear
 from libc.stdint cimport int64_t, uint32_t
@@ -519,10 +520,15 @@ cdef void allocated(void *self, pb_storage *storage) noexcept:
 
 cdef void freed(void *self, pb_storage *storage) noexcept:
     cdef Recorder recorder = <Recorder>self
+    cdef PyObject *kind
+    cdef PyObject *value
+    cdef PyObject *trace
+    PyErr_Fetch(&kind, &value, &trace)      # it may be why memory is freed
     try:
         recorder.live.pop(place_of(storage), None)
     except BaseException as error:
         recorder.failure = error
+    PyErr_Restore(kind, value, trace)
 
 
 cdef void used(void *self, pb_storage *storage) noexcept:
