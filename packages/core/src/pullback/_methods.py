@@ -320,6 +320,8 @@ def format_value(self, spec):
 
 def to_complex(self):
     """Return ``complex(self)`` of a tensor of one element."""
+    if self.numel() != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
     return complex(self.item())
 
 

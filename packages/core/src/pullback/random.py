@@ -11,6 +11,7 @@ import os
 from pullback._c.base.random_position import RandomPosition
 from pullback._c.device.device import device as _device
 from pullback._c.dispatch.launch import run_primitive
+from pullback._help import explain_names as _explain_names
 
 __all__ = [
     "Generator",
@@ -43,10 +44,10 @@ class Generator(RandomPosition):
     def manual_seed(self, seed):
         """Begin the stream of this seed; returns the generator.
 
-        Raises: RuntimeError unless the seed fits in 64 bits.
+        Raises: RuntimeError unless the seed is an integer that fits in 64 bits.
         """
         if isinstance(seed, bool) or not hasattr(seed, "__index__"):
-            raise TypeError(f"manual_seed expected a long, but got {type(seed).__name__}")
+            raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
         seed = seed.__index__()
         if not -(1 << 63) <= seed <= _MASK:
             raise RuntimeError(f"Overflow when unpacking long: seed {seed} does not fit in 64 bits")
@@ -131,7 +132,9 @@ def _signed(value):
 
 
 def manual_seed(seed):
-    """Seed the default generator and return it.
+    """Seed the default generator with ``int(seed)`` and return it.
+
+    Raises: what ``int`` raises; RuntimeError unless the number fits in 64 bits.
 
     >>> import pullback
     >>> _ = pullback.manual_seed(0)
@@ -140,7 +143,7 @@ def manual_seed(seed):
     >>> bool((x == pullback.rand(2)).all())
     True
     """
-    return default_generator.manual_seed(seed)
+    return default_generator.manual_seed(int(seed))
 
 
 def seed():
@@ -184,3 +187,6 @@ def fork_rng(devices=None, enabled=True, device_type=None):
         yield
     finally:
         set_rng_state(before)
+
+
+_explain_names(globals())

@@ -286,3 +286,11 @@ def test_margins_of_one_score_without_dims():
     score, label = pb.tensor(1.5), pb.tensor(0)
     assert F.multi_margin_loss(score, label).item() == 0.0
     assert F.multilabel_margin_loss(score, label, reduction="none").shape == ()
+
+
+@pytest.mark.parametrize("loss", [pb.nn.functional.cross_entropy, pb.nn.functional.nll_loss])
+def test_targets_of_one_row_of_scores(loss):
+    scores = pb.tensor([0.1, 0.2, 0.3])
+    assert loss(scores, pb.tensor([1])).item() == loss(scores, pb.tensor(1)).item()
+    with pytest.raises(ValueError, match="1D target must have size 1, but got target size: 2"):
+        loss(scores, pb.tensor([0, 1]))

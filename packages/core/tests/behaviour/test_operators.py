@@ -592,3 +592,10 @@ def test_gradient_flows_through_iteration():
         total = total + element * i
     total.backward()
     assert a.grad.tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("convert", [int, float, complex])
+@pytest.mark.parametrize("count", [0, 2])
+def test_numbers_of_several_elements_are_value_errors(convert, count):
+    with pytest.raises(ValueError, match="only one element tensors can be converted to Python"):
+        convert(pb.ones(count))

@@ -264,3 +264,11 @@ def test_interrupts_leave_a_generator_usable(interrupted):
     position = generator.get_offset()
     assert generator.take(3)[1] == position
     assert generator.get_offset() == position + 3
+
+
+def test_seeds_are_integers():
+    assert pb.manual_seed(2.5).initial_seed() == pb.manual_seed("2").initial_seed() == 2
+    with pytest.raises(ValueError, match="invalid literal for int"):
+        pb.manual_seed("a")
+    with pytest.raises(RuntimeError, match="manual_seed expected a long, but got str"):
+        pb.Generator().manual_seed("2")

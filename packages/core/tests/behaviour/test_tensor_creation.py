@@ -469,3 +469,9 @@ def test_copy_and_fill_of_numbers():
     assert x.grad.tolist() == [0.0, 0.0]
     with pytest.raises(RuntimeError, match="cannot be converted"):
         pb.zeros(1).fill_(1j)
+
+
+@pytest.mark.parametrize("data", [[1, "a"], [[1], "a"], [[1.0, 2.0], [3.0, "a"]]])
+def test_text_after_a_number_is_a_type_error(data):
+    with pytest.raises(TypeError, match="new\\(\\): invalid data type 'str'"):
+        pb.tensor(data)

@@ -131,7 +131,7 @@ cdef int read_other(Reading reading, object item, int depth) except -1:
         return read_array(reading, item.tolist(), found.code, depth)
     if PyFloat_Check(item) or PyLong_Check(item) or PyComplex_Check(item):
         return read_number(reading, item, dtype_of_scalar(item), depth)
-    if isinstance(item, str) and depth > 0:
+    if isinstance(item, str) and depth > 0 and reading.ndim < 0:
         raise ValueError("too many dimensions 'str'")
     if isinstance(item, (str, bytes)):
         raise TypeError(f"new(): invalid data type '{type(item).__name__}'")

@@ -316,6 +316,8 @@ cdef int slot_bool(object a) except -1:
 
 cdef object number_of(object a):
     cdef Tensor tensor = <Tensor>a
+    if tensor.layout.numel != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
     value = item(tensor)
     if dtype_category[tensor.dtype] == CATEGORY_COMPLEX:
         if value.imag != 0:

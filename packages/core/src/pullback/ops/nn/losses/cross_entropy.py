@@ -81,6 +81,10 @@ def _checked_nll_loss(dtype, size, target, weight, ignore_index, reduction):
             raise ValueError(
                 f"Expected input batch_size ({size[0]}) to match target batch_size ({count})."
             )
+        if not dim and len(target) == 1:
+            raise ValueError(
+                f"For 1D input, 1D target must have size 1, but got target size: {count}"
+            )
         raise RuntimeError(f"Expected target size {list(expected)}, got {list(target)}")
     if weight is not None and weight != (size[dim],):
         raise RuntimeError(
