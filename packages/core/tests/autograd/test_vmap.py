@@ -479,3 +479,10 @@ def test_a_write_to_a_view_of_an_element_changes_the_batch(name):
             continue
         found = pb.vmap(lambda x, sample=sample: write(sample, x))(pb.stack([x, x * 2]))
         pb.testing.assert_close(found, pb.stack(rows))
+
+
+def test_a_batched_tensor_has_no_address():
+    with pytest.raises(
+        RuntimeError, match="Cannot access data pointer of Tensor that doesn't have"
+    ):
+        pb.vmap(lambda x: x.data_ptr() and x)(pb.ones(2))

@@ -572,3 +572,32 @@ def test_instances_are_freed():
 
 def test_numpy_functions_still_take_subclasses():
     assert np.asarray(pb.ones(2).as_subclass(Plain)).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["uniform_", "normal_", "constant_", "kaiming_uniform_"])
+def test_subclasses_receive_initializers(name):
+    function = getattr(pb.nn.init, name)
+    received = []
+
+    class Received(pb.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            received.append(func)
+            return super().__torch_function__(func, types, args, kwargs)
+
+    x = pb.zeros(3, 3).as_subclass(Received)
+    function(x, *[2.0] * (name == "constant_"))
+    assert received == [function]
+    assert x.as_subclass(pb.Tensor).abs().min().item() > 0
+
+
+def test_subclasses_receive_attention_of_several_heads():
+    class Received(pb.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func, len(args)
+
+    x = pb.ones(3, 1, 4).as_subclass(Received)
+    attend = pb.nn.functional.multi_head_attention_forward
+    arguments = (4, 2, pb.ones(12, 4), None, None, None, False, 0.0, pb.eye(4), None)
+    assert attend(x, x, x, *arguments) == (attend, 13)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pullback
 from pullback import Tensor, no_grad
+from pullback._c.python.overridable import wrap as _wrap
 
 __all__ = [
     "calculate_gain",
@@ -397,3 +398,6 @@ uniform, normal, constant, eye, dirac, sparse, orthogonal = map(
 xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal = map(
     _deprecated, (xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_)
 )
+
+
+_wrap(globals(), ("constant_", "kaiming_uniform_", "normal_", "uniform_"))

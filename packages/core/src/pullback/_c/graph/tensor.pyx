@@ -16,7 +16,7 @@ from pullback._c.base.dtype cimport dtype_differentiable, dtype_itemsize, dtype_
 from pullback._c.base.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_shape_tuple, layout_strides_tuple)
 from pullback._c.graph.node cimport gc_begin, node_dead, node_release, node_traverse, release_later
-from pullback._c.base.state cimport captured_read, globals_, overrides_on, pb_globals, process_pool
+from pullback._c.base.state cimport globals_, overrides_on, pb_globals, process_pool
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.base.types cimport (
     STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout, pb_node, pb_storage)
@@ -468,11 +468,6 @@ cdef class Tensor:
     def is_signed(self):
         """Return True if the dtype has negative values."""
         return dtype_object(self.dtype).is_signed
-
-    def data_ptr(self):
-        """Return the address of the first element; 0 if there is none."""
-        captured_read(self.storage, b"data_ptr()")
-        return <size_t>tensor_data(self) if self.storage.data != NULL else 0
 
     def get_device(self):
         """Return the device's number; -1 on host devices."""

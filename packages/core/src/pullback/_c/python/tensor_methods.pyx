@@ -25,11 +25,12 @@ from pullback._c.python.node_methods cimport hook_table
 from pullback._c.graph.record cimport (
     bump_version, says_requires_grad, tensor_edge, tensor_needs_grad)
 from pullback._c.base.state cimport (
-    GRAD_CLEARED, GRAD_READ, GRAD_SET, HISTORY_CHANGED, captured_change, thread_state)
+    GRAD_CLEARED, GRAD_READ, GRAD_SET, HISTORY_CHANGED, captured_change, captured_read,
+    thread_state)
 from pullback._c.device.storage cimport storage_release, storage_retain
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD,
-    Tensor, is_tensor, same_device, set_run_from_root, tensor_device, tensor_extra,
+    Tensor, is_tensor, same_device, set_run_from_root, tensor_data, tensor_device, tensor_extra,
     tensor_requires_grad, tensor_set_node)
 from pullback._c.base.types cimport (
     NODE_HOOKED, STORAGE_INFERENCE, pb_edge, pb_node, pb_storage)
@@ -480,6 +481,22 @@ cdef int own_accumulator(Tensor self) except -1:
     return 0
 
 
+def data_ptr(Tensor self not None):
+    """Return the address of the first element; 0 if there is none.
+
+    Raises: RuntimeError for a tensor that ``vmap`` has wrapped as a batch.
+
+    >>> import pullback
+    >>> x = pullback.zeros(3)
+    >>> x[1:].data_ptr() - x.data_ptr()
+    4
+    """
+    if self.flags & TENSOR_IS_BATCHED:
+        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+    captured_read(self.storage, b"data_ptr()")
+    return <size_t>tensor_data(self) if self.storage.data != NULL else 0
+
+
 # ---- backward ------------------------------------------------------------------------------------
 
 cdef object run_from_root(Tensor root, object gradient, bint keep_graph):
@@ -522,5 +539,5 @@ def install():
         bind_attribute(name, property(getter))
     for name, method in {
             "requires_grad_": requires_grad_, "detach_": detach_, "retain_grad": retain_grad,
-            "is_contiguous": is_contiguous}.items():
+            "is_contiguous": is_contiguous, "data_ptr": data_ptr}.items():
         bind_attribute(name, Method(method))
