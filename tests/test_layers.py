@@ -28,7 +28,7 @@ ALLOWED = {
         "_c/interop": {*BELOW_OPS, "_c/dispatch", "_c/ops"},
         "_c/python": {
             *(*BELOW_OPS, "_c/dispatch", "_c/ops", "_c/engine", "_c/transforms"),
-            *("ops/table", "."),
+            *("_help", "ops/table", "."),
         },
         "_c/program": {*BELOW_OPS, "_c/dispatch", "ops/table"},
         "_c/capture": {*BELOW_OPS, "_c/program", "ops/table"},
@@ -52,7 +52,7 @@ ALLOWED = {
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
             *("ops", "func", "utils", "."),
         },
-        "func": {"_c/graph", "_c/engine", "_c/transforms", "ops", "autograd", "nn"},
+        "func": {"_help", "_c/graph", "_c/engine", "_c/transforms", "ops", "autograd", "nn"},
         "nn": {"_help", "_c/graph", "_c/python", "ops/nn", "ops/rules", "utils", "."},
         "amp": {"_c/transforms", "."},
         "_dynamo": {"compiler", "nn", "."},
@@ -77,21 +77,23 @@ ALLOWED = {
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
             *("ops", "backend", "autograd", "func", "."),
         },
-        "library": {"autograd", "backend", "."},
-        "sparse": {"_c/engine", "."},
-        "storage": {"_c/base", "_c/device", "_c/interop", "multiprocessing", "ops/rules", "."},
+        "library": {"_help", "autograd", "backend", "."},
+        "sparse": {"_help", "_c/engine", "."},
+        "storage": {
+            *("_help", "_c/base", "_c/device", "_c/interop", "multiprocessing", "ops/rules", "."),
+        },
         "multiprocessing": {"_c/graph", "_c/interop", "serialization", "storage", "nn", "utils"},
         "serialization": {
             *("_c/base", "_c/device", "_c/graph", "_c/interop", "_c/ops", "storage", "nn", "utils"),
-            *("cuda", "sparse"),
+            *("_help", "cuda", "sparse"),
         },
         "_interop": {*BELOW_OPS, "_c/interop", "_c/ops", "backend", "utils"},
-        "signal": {"ops/creation"},
+        "signal": {"_help", "ops/creation"},
         "array_api": {
             *("_c/base", "_c/device", "_c/graph", "_c/interop"),
             *("ops", "backend", "utils", "."),
         },
-        "profiler": {"."},
+        "profiler": {"_help", "."},
         "_help": set(),
         "testing/references": set(),  # only NumPy: what an op computes is no part of its test
         "testing": {

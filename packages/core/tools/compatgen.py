@@ -27,6 +27,7 @@ FOLDER = Path(__file__).resolve().parent / "compat"
 NAMES = FOLDER / "names.json"
 NOTES = FOLDER / "notes.ini"
 REASONS = FOLDER.parents[1] / "src/pullback/_help/left_out.json"
+MEMBERS = REASONS.with_name("left_out_members.py")
 
 MODULES = (
     *("torch.autograd", "torch.autograd.graph", "torch.autograd.grad_mode"),
@@ -304,6 +305,20 @@ def reasons_of(sections: dict[str, list[Row]]) -> dict[str, dict[str, str]]:
     return {path: rows for path, rows in found.items() if rows}
 
 
+def make_members(reasons: dict[str, dict[str, str]]) -> str:
+    """Return the module that says what torch's classes have and ours lack."""
+    lines = [
+        '"""Members of torch\'s classes that ours lack; tools/compatgen.py writes this file."""'
+    ]
+    lines += ["", "MEMBERS = {"]
+    for path in CLASSES:
+        if path in reasons:
+            lines.append(f'    "{path}": (')
+            lines += [f'        "{name}",' for name in reasons[path]]
+            lines.append("    ),")
+    return "\n".join((*lines, "}", ""))
+
+
 # -- command line ----------------------------------------------------------------------------------
 
 
@@ -326,7 +341,9 @@ def main(arguments: list[str] | None = None) -> int:
         if given.docs:
             (given.docs / "torch-compat.md").write_text(make_page(data, sections))
         if given.reasons:
-            REASONS.write_text(json.dumps(reasons_of(sections), indent=0) + "\n")
+            reasons = reasons_of(sections)
+            REASONS.write_text(json.dumps(reasons, indent=0) + "\n")
+            MEMBERS.write_text(make_members(reasons))
     return 0
 
 

@@ -36,6 +36,7 @@ from pullback._c.base.dtype import (
     set_default_dtype,
 )
 from pullback._c.base.errors import OutOfMemoryError
+from pullback._c.base.errors import publish as _publish
 from pullback._c.base.state import (
     is_anomaly_check_nan_enabled,
     is_anomaly_enabled,
@@ -134,6 +135,8 @@ from pullback.random import (
     set_rng_state,
 )
 from pullback.utils.dlpack import from_dlpack, to_dlpack
+
+_publish(Tensor, device, dtype, layout, memory_format)
 
 
 def _dtypes():
@@ -245,7 +248,8 @@ def __getattr__(name):
     if "autocast" in name:
         from pullback.amp import legacy
 
-        return getattr(legacy, name)
+        if hasattr(legacy, name):
+            return getattr(legacy, name)
     from pullback._help.names import missing
 
     raise missing("pullback", name)

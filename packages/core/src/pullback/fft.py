@@ -1,7 +1,11 @@
 """Discrete Fourier transforms: ``pullback.fft``. Its functions come from the op table."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-def __getattr__(name):
-    from pullback._help.names import missing
+from pullback._help import explain_names as _explain_names
 
-    raise missing(__name__, name)
+_explain_names(globals())
+if _TYPE_CHECKING:  # of the sources; the stub of a wheel has the functions
+
+    def __getattr__(name: str) -> _Any: ...

@@ -1,11 +1,16 @@
 """Linear algebra: ``pullback.linalg``. Its functions come from the op table."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+from pullback._help import explain_names as _explain_names
+
 
 class LinAlgError(RuntimeError):
     """A matrix has no inverse, or a decomposition does not exist."""
 
 
-def __getattr__(name):
-    from pullback._help.names import missing
+_explain_names(globals())
+if _TYPE_CHECKING:  # of the sources; the stub of a wheel has the functions
 
-    raise missing(__name__, name)
+    def __getattr__(name: str) -> _Any: ...

@@ -19,6 +19,7 @@ from pullback._c.graph.overrides import (
     DisableTorchFunctionSubclass,
     _disabled_torch_function_impl,
 )
+from pullback._help import explain_names as _explain_names
 
 __all__ = [
     "BaseTorchFunctionMode",
@@ -340,3 +341,6 @@ def is_tensor_like(inp: Any) -> bool:
     (True, False)
     """
     return isinstance(inp, Tensor) or hasattr(inp, "__torch_function__")
+
+
+_explain_names(globals())

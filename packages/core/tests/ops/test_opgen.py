@@ -83,7 +83,8 @@ def test_stub_lists_the_public_names_of_the_package(package_stub):
 
 def test_stub_lists_the_attributes_of_tensors(package_stub):
     stubbed = public_names(class_body(package_stub, "Tensor"))
-    actual = {name for name in dir(pb.Tensor) if not name.startswith("_")}
+    # dir() has names of torch, too, that only say why they are left out.
+    actual = {name for name in dir(pb.Tensor) if name[0] != "_" and hasattr(pb.Tensor, name)}
     assert actual - stubbed == set()
     assert stubbed - actual == set()
 

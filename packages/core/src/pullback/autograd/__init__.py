@@ -2,6 +2,7 @@
 
 from pullback._c.base.state import is_multithreading_enabled
 from pullback._c.python.node_methods import SavedTensor
+from pullback._help import explain_names as _explain_names
 from pullback.autograd import (
     anomaly_mode,
     forward_ad,
@@ -87,11 +88,12 @@ def kineto_available():
     return False
 
 
-def __getattr__(name):
+def _find(name):
     if name in ("functional", "profiler", "profiler_util"):  # most programs do without
         import importlib
 
         return importlib.import_module(f"pullback.autograd.{name}")
-    from pullback._help.names import missing
+    return None
 
-    raise missing("pullback.autograd", name)
+
+_explain_names(globals(), _find)

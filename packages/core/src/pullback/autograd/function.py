@@ -15,6 +15,7 @@ from pullback._c.engine import custom_function as _function
 from pullback._c.graph import levels
 from pullback._c.graph.tensor import Tensor
 from pullback._c.transforms import batching, tangents
+from pullback._help import explain_members
 from pullback.autograd import _vmapped as vmapped
 from pullback.ops import ops
 
@@ -110,6 +111,11 @@ class BackwardCFunction(FunctionCtx):
     def name(self):
         """Return the name of the node."""
         return type(self).__name__
+
+
+explain_members(
+    functools.partial(setattr, BackwardCFunction), "torch.autograd.function.BackwardCFunction"
+)
 
 
 class FunctionMeta(type):

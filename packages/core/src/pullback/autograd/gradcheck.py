@@ -19,6 +19,7 @@ import warnings
 from typing import Any
 
 import pullback as pb
+from pullback._help import explain_names as _explain_names
 
 from ._gradient_rules import (
     verify_batched_forward_grad,
@@ -447,3 +448,6 @@ def _part_note(x: Tensor, part: complex, what: str) -> str:
         return ""
     name = "real" if part == 1 else "imaginary"
     return f"While considering the {name} part of complex {what} only, "
+
+
+_explain_names(globals())

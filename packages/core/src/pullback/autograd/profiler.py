@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pullback._help import explain_names as _explain_names
 from pullback._profiler_names import look_up
 
 _NAMES = (
@@ -23,10 +24,13 @@ _NAMES = (
 )
 
 
-def __getattr__(name):
+def _find(name):
     if name not in _NAMES:
-        raise AttributeError(f"module 'pullback.autograd.profiler' has no attribute {name!r}")
+        return None
     return look_up("pullback.autograd.profiler", "pullback_profiler", name)
+
+
+_explain_names(globals(), _find)
 
 
 def __dir__():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from pullback._c.graph.tensor import Tensor
+from pullback._help import explain_names as _explain_names
 
 __all__ = ["Variable", "VariableMeta"]
 
@@ -58,3 +59,6 @@ class Variable(metaclass=VariableMeta):
             )
         made = data.detach()
         return made.requires_grad_() if requires_grad else made
+
+
+_explain_names(globals())

@@ -5,12 +5,10 @@ every setting. ``cuda.matmul.allow_tf32`` is ``set_float32_matmul_precision``. H
 devices are added is in ``pullback.backend``.
 """
 
+from pullback._help import explain_names as _explain_names
 from pullback.backends import cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum
 
 __all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
 
 
-def __getattr__(name):
-    from pullback._help.names import missing
-
-    raise missing("pullback.backends", name)
+_explain_names(globals())

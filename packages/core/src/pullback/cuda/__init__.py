@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from pullback._c.base.errors import OutOfMemoryError
 from pullback._c.device.device import current_device as _current_device
 from pullback._c.device.device import device as _device
 from pullback._c.device.device import set_current_device as _set_current_device
+from pullback._help import explain_names as _explain_names
 from pullback._legacy_types import class_named
+
+if TYPE_CHECKING:  # names are looked up at their first use
+
+    def __getattr__(name: str) -> Any: ...
+
 
 _HOMES = {
     "streams": (
@@ -121,17 +128,18 @@ class graph(CUDAGraph):
         super().__init__()
 
 
-def __getattr__(name):
+def _find(name):
     if name.endswith("Tensor") and (found := class_named(f"pullback.cuda.{name}")) is not None:
         return found
     if name == "amp":
         return import_module("pullback.cuda.amp")
     if name not in _NAMES:
-        from pullback._help.names import missing
-
-        raise missing("pullback.cuda", name)
+        return None
     _require(name)
     return getattr(import_module(f"pullback_cuda.runtime.{_NAMES[name]}"), name)
+
+
+_explain_names(globals(), _find)
 
 
 def __dir__():
@@ -335,14 +343,12 @@ def set_rng_state_all(new_states) -> None:
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Return whether kernels take bfloat16; ``including_emulation=False``: in hardware."""
-    return is_available() and (
-        including_emulation or __getattr__("get_device_capability")()[0] >= 8
-    )
+    return is_available() and (including_emulation or _find("get_device_capability")()[0] >= 8)
 
 
 def is_tf32_supported() -> bool:
     """Return whether the device multiplies TensorFloat-32 numbers."""
-    return is_available() and __getattr__("get_device_capability")()[0] >= 8
+    return is_available() and _find("get_device_capability")()[0] >= 8
 
 
 def is_current_stream_capturing() -> bool:
@@ -352,7 +358,7 @@ def is_current_stream_capturing() -> bool:
 
 def get_gencode_flags() -> str:
     """Return the options of nvcc for the architectures of ``get_arch_list``."""
-    kinds = [arch.partition("_")[::2] for arch in __getattr__("get_arch_list")()]
+    kinds = [arch.partition("_")[::2] for arch in _find("get_arch_list")()]
     return " ".join(f"-gencode compute=compute_{n},code={kind}_{n}" for kind, n in kinds)
 
 
@@ -372,7 +378,7 @@ def _renamed(old: str, new: str):
             FutureWarning,
             stacklevel=2,
         )
-        return __getattr__(new)(device)
+        return _find(new)(device)
 
     function.__name__ = function.__qualname__ = old
     function.__doc__ = f"Return ``{new}``; deprecated."
@@ -388,7 +394,7 @@ reset_max_memory_cached = _renamed("reset_max_memory_cached", "reset_peak_memory
 def memory_stats_as_nested_dict(device=None) -> dict:
     """Return ``memory_stats`` with a dict for each part of a name."""
     found: dict = {}
-    for name, value in __getattr__("memory_stats")(device).items():
+    for name, value in _find("memory_stats")(device).items():
         *outer, last = name.split(".")
         inner = found
         for part in outer:

@@ -6,6 +6,7 @@ import warnings
 
 import pullback
 from pullback import amp
+from pullback._help import explain_names as _explain_names
 
 __all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]
 
@@ -89,3 +90,6 @@ def custom_bwd(bwd):
     """
     _warn("custom_bwd", "custom_bwd(args..., device_type='cuda')")
     return amp.custom_bwd(bwd, device_type="cuda")
+
+
+_explain_names(globals())

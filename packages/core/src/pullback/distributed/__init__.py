@@ -16,7 +16,14 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pullback._help import explain_names as _explain_names
+
+if TYPE_CHECKING:  # names are looked up at their first use
+
+    def __getattr__(name: str) -> Any: ...
+
 
 __all__ = [
     "Backend",
@@ -328,18 +335,17 @@ class _Modules(MetaPathFinder):
 sys.meta_path.insert(0, _Modules())  # before modules are looked for on the path of a package
 
 
-def __getattr__(name: str) -> Any:
+def _find(name: str) -> Any:
     if name in ("__path__", "__wrapped__") or not is_available():
         found = _WITHOUT.get(name)
     else:
         found = getattr(import_module(_HOME), name, None)
         if found is not None:
             globals()[name] = found
-    if found is not None:
-        return found
-    from pullback._help.names import missing
+    return found
 
-    raise missing("pullback.distributed", name)
+
+_explain_names(globals(), _find)
 
 
 def __dir__() -> list[str]:

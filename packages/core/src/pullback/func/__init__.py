@@ -1,5 +1,6 @@
 """Function transforms, with torch.func's interface."""
 
+from pullback._help import explain_names as _explain_names
 from pullback.func._forward import hessian, jacfwd, jvp, linearize
 from pullback.func._modules import (
     debug_unwrap,
@@ -25,3 +26,6 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+
+_explain_names(globals())

@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
+from pullback._help import explain_names as _explain_names
+
 __all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
@@ -146,7 +148,4 @@ def _unpacked(path: str, folder: str) -> str:
         return os.path.join(folder, members[0].filename)
 
 
-def __getattr__(name):
-    from pullback._help.names import missing
-
-    raise missing("pullback.hub", name)
+_explain_names(globals())

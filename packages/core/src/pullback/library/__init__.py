@@ -6,6 +6,7 @@ tensors. It is called as ``pullback.ops.NAMESPACE.NAME(...)``, runs in graphs, u
 `testing.py` the checks of ``opcheck``.
 """
 
+from pullback._help import explain_names as _explain_names
 from pullback.library.definitions import (
     CustomOpDef,
     Library,
@@ -34,3 +35,6 @@ __all__ = [
     "register_kernel",
     "register_vmap",
 ]
+
+
+_explain_names(globals())

@@ -111,8 +111,7 @@ def infer_schema(prototype_function, /, *, mutates_args, op_name=None, tags=None
     signature = inspect.signature(prototype_function, eval_str=True)
 
     def failure(text):
-        shown = str(signature).replace("pullback._c.graph.tensor.Tensor", "pullback.Tensor")
-        return ValueError(f"infer_schema(func): {text} Got func with signature {shown})")
+        return ValueError(f"infer_schema(func): {text} Got func with signature {signature})")
 
     unknown = set(mutates_args) - signature.parameters.keys() if mutates_args != "unknown" else ()
     parts, keywords = [], False

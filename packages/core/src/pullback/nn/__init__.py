@@ -3,6 +3,7 @@
 ``pullback.nn.functional`` is filled from the op table; everything else is imported on first use.
 """
 
+from pullback._help import explain_names as _explain_names
 from pullback.nn import functional
 
 _PACKAGES = ("attention", "init", "modules", "parallel", "parameter", "utils")
@@ -23,7 +24,7 @@ def _load():
     return names
 
 
-def __getattr__(name):
+def _find(name):
     if name in _PACKAGES:
         import importlib
 
@@ -32,9 +33,10 @@ def __getattr__(name):
         found = _load().get(name)
         if found is not None:
             return found
-    from pullback._help.names import missing
+    return None
 
-    raise missing("pullback.nn", name)
+
+_explain_names(globals(), _find)
 
 
 def __dir__():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 
+from pullback._help import explain_names as _explain_names
 from pullback.ops.rules.attention_backends import allowed_backends, set_allowed_backends
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
@@ -62,3 +63,6 @@ def sdpa_kernel(backends, set_priority=False):
         yield {}
     finally:
         set_allowed_backends(before)
+
+
+_explain_names(globals())

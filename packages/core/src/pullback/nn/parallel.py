@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pullback
 from pullback import Tensor
+from pullback._help import explain_names as _explain_names
 from pullback.nn.modules.module import Module
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]  # noqa: F822
@@ -80,8 +81,11 @@ def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, mo
     return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
 
 
-def __getattr__(name):
+def _find(name):
     """Return ``DistributedDataParallel`` of the package pullback-distributed, or what refuses."""
     if name == "DistributedDataParallel":
         return pullback.distributed.DistributedDataParallel
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return None
+
+
+_explain_names(globals(), _find)

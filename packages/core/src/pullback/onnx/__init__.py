@@ -1,5 +1,7 @@
 """torch.onnx's question of programs that run eagerly: models are not exported to ONNX."""
 
+from pullback._help import explain_names as _explain_names
+
 __all__ = ["is_in_onnx_export"]
 
 
@@ -13,7 +15,4 @@ def is_in_onnx_export() -> bool:
     return False
 
 
-def __getattr__(name):
-    from pullback._help.names import missing
-
-    raise missing("pullback.onnx", name)
+_explain_names(globals())

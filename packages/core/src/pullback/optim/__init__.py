@@ -1,7 +1,10 @@
 """Optimizers, schedules of their learning rates, and averages of models."""
 
 import importlib
+from functools import partial as _partial
 
+from pullback._help import explain_members as _explain_members
+from pullback._help import explain_names as _explain_names
 from pullback.optim._adafactor import Adafactor
 from pullback.optim._groups import swap_in_optimizer_params_and_state
 from pullback.optim._muon import Muon
@@ -43,12 +46,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name):
+def _find(name):
     if name in ("lr_scheduler", "swa_utils"):  # imported on first use
         return importlib.import_module(f"pullback.optim.{name}")
-    from pullback._help.names import missing
+    return None
 
-    raise missing("pullback.optim", name)
+
+_explain_names(globals(), _find)
+_explain_members(_partial(setattr, Optimizer), "torch.optim.Optimizer")
 
 
 def __dir__():

@@ -5,7 +5,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from pullback._help import explain_names as _explain_names
 from pullback._profiler_names import look_up
+
+if TYPE_CHECKING:  # names are looked up at their first use
+
+    def __getattr__(name: str) -> Any: ...
+
 
 _NAMES = (
     "KinetoStepTracker",
@@ -19,11 +27,14 @@ _NAMES = (
 )
 
 
-def __getattr__(name):
+def _find(name):
     if name not in _NAMES:
-        raise AttributeError(f"module 'pullback.profiler' has no attribute {name!r}")
+        return None
     home = "pullback_profiler.torch_profiler" if name == "profile" else "pullback_profiler"
     return look_up("pullback.profiler", home, name)
+
+
+_explain_names(globals(), _find)
 
 
 def __dir__():

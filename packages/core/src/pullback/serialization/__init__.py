@@ -6,6 +6,7 @@ users: which classes a file may contain, where its storages go, and settings.
 
 from __future__ import annotations
 
+from pullback._help import explain_names as _explain_names
 from pullback.serialization.loading import get_unsafe_globals_in_checkpoint, load
 from pullback.serialization.locations import (
     default_restore_location,
@@ -80,3 +81,6 @@ def check_module_version_greater_or_equal(module, req_version_tuple, error_if_ma
 
         warnings.warn(f"{message}, but continuing assuming that requirement is met", stacklevel=2)
         return True
+
+
+_explain_names(globals())

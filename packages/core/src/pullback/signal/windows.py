@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pullback
+from pullback._help import explain_names as _explain_names
 from pullback.ops.creation.windows import cosines, triangle
 from pullback.ops.creation.windows import kaiser as kaiser_values
 
@@ -339,3 +340,10 @@ def nuttall(
     """
     options = (dtype, layout, device, requires_grad)
     return _window("general_cosine", M, sym, cosines(*_NUTTALL), *options)
+
+
+def __dir__() -> list[str]:
+    return [name for name in globals() if name in __all__ or name[0] == "_"]
+
+
+_explain_names(globals())

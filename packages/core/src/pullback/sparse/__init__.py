@@ -6,6 +6,7 @@ They hold the rows or elements that a look-up touched. Embeddings with ``sparse=
 computes; every other operation refuses.
 """
 
+from pullback._help import explain_names as _explain_names
 from pullback.sparse import calls as _calls
 from pullback.sparse.construct import sparse_coo_tensor
 from pullback.sparse.coo import (
@@ -17,3 +18,6 @@ from pullback.sparse.coo import (
 )
 
 __all__ = ["SparseTensor"]
+
+
+_explain_names(globals())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 
 from pullback._c.device.device import device as _device
 from pullback._c.interop.arrays import host_device
 from pullback._c.interop.storages import StorageBase
+from pullback._help import explain_members
 from pullback.storage.common import StorageMethods, is_storage
 from pullback.storage.mapped_file import MappedFile
 
@@ -282,6 +284,9 @@ class UntypedStorage(StorageMethods, StorageBase):
             mapped = MappedFile(os.fspath(filename), shared, nbytes)
             made._over(mapped.address, nbytes, mapped)
         return made
+
+
+explain_members(partial(setattr, UntypedStorage), "torch.UntypedStorage")
 
 
 def _slice_of(view, count, offset, size):

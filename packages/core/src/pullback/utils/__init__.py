@@ -1,9 +1,14 @@
 """Checkpoints, data loading, handles of hooks, DLPack, exchange of tensors, nested containers."""
 
 import sys
+from typing import TYPE_CHECKING
 
 from pullback._c.python.tensor_methods import swap_tensors
+from pullback._help import explain_names as _explain_names
 from pullback.utils import dlpack, hooks
+
+if TYPE_CHECKING:  # they are imported at their first use
+    from pullback.utils import checkpoint, data, deterministic, model_zoo, pytree
 
 __all__ = [
     "checkpoint",
@@ -20,13 +25,14 @@ _LATE = {name: name for name in ("checkpoint", "data", "deterministic", "model_z
 _LATE["_pytree"] = "pytree"
 
 
-def __getattr__(name):
+def _find(name):
     if name in _LATE:  # they import what imports this package's hooks, or are seldom used
         import importlib
 
         found = importlib.import_module(f"pullback.utils.{_LATE[name]}")
         sys.modules[f"pullback.utils.{name}"] = found
         return found
-    from pullback._help.names import missing
+    return None
 
-    raise missing("pullback.utils", name)
+
+_explain_names(globals(), _find)

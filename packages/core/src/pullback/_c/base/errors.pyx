@@ -2,6 +2,7 @@
 """Exceptions for the codes that kernels and backends return."""
 
 from cpython.exc cimport PyErr_Occurred
+from cpython.object cimport PyTypeObject
 
 from pullback.abi cimport (
     PB_E_DTYPE, PB_E_INDEX, PB_E_MEMORY, PB_E_PYTHON, PB_E_RUNTIME, PB_E_VALUE)
@@ -11,6 +12,9 @@ cdef extern from *:
     static int pb_go_on_raising(void) { return -1; }
     """
     int pb_go_on_raising() except -1
+
+
+cdef list published = []
 
 
 class OutOfMemoryError(MemoryError, RuntimeError):
@@ -33,6 +37,15 @@ def require_bool(str function not None, str argument not None, value):
     if value is True or value is False:
         return value
     raise TypeError(f"{function}(): argument '{argument}' must be bool, not {type(value).__name__}")
+
+
+def publish(*kinds):
+    """Give compiled classes their public module, for errors, ``repr`` and pickles."""
+    cdef type kind
+    for kind in kinds:
+        name = f"pullback.{kind.__name__}".encode()
+        published.append(name)          # the class has but a pointer
+        (<PyTypeObject *>kind).tp_name = name
 
 
 cdef int keep_error(int code) except -1:

@@ -173,8 +173,8 @@ cdef class ModuleBase:
         cdef PyObject *members = member_of(self, name)
         if members != NULL:
             return (<dict>members)[name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'",
-                             name=name, obj=self)
+        from pullback._help.names import missing_member
+        raise missing_member("torch.nn.Module", name, self, type(self))
 
     def __setattr__(self, name, value):
         if is_tensor(value) or isinstance(value, ModuleBase) or member_of(self, name) != NULL:

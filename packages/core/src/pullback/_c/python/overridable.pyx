@@ -17,6 +17,7 @@ from pullback._c.graph.tensor cimport Tensor
 from pullback._c.graph.overrides import default_override, keep_results_of
 from pullback._c.graph.tensor import bind_attribute
 from pullback._c.python.node_methods import Method
+from pullback._help import explain_members
 
 __all__ = ["Attribute", "Overridable", "install", "wrap"]
 
@@ -185,6 +186,7 @@ def install():
     bind_attribute("__torch_function__", classmethod(torch_function))
     bind_attribute("nelement", Tensor.numel)
     bind_attribute("ndimension", Tensor.dim)
+    explain_members(bind_attribute, "torch.Tensor")
     keep_results_of((Tensor.grad.__get__, Tensor._base.__get__))
 
 

@@ -3,6 +3,7 @@
 ``prune`` is imported on first use.
 """
 
+from pullback._help import explain_names as _explain_names
 from pullback.nn.utils import parametrizations, parametrize, rnn, stateless
 from pullback.nn.utils.clip_grad import (
     clip_grad_norm,
@@ -52,11 +53,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name):
+def _find(name):
     if name == "prune":
         import importlib
 
         return importlib.import_module("pullback.nn.utils.prune")
-    from pullback._help.names import missing
+    return None
 
-    raise missing("pullback.nn.utils", name)
+
+_explain_names(globals(), _find)

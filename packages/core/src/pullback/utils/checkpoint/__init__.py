@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pullback._c.base.state import is_grad_enabled
+from pullback._help import explain_names as _explain_names
 from pullback.utils.checkpoint._debug import OpLogs, set_checkpoint_debug_enabled
 from pullback.utils.checkpoint._debug import wanted as _debug_wanted
 from pullback.utils.checkpoint._reentrant import (
@@ -192,3 +193,6 @@ def checkpoint_sequential(
             preserve_rng_state=preserve,
         )
     return run(last, len(functions))(input)
+
+
+_explain_names(globals())

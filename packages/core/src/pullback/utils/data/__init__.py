@@ -1,5 +1,6 @@
 """Datasets, samplers, and loaders that read batches in worker processes or threads."""
 
+from pullback._help import explain_names as _explain_names
 from pullback.utils.data._utils.worker import WorkerInfo
 from pullback.utils.data.dataloader import (
     DataLoader,
@@ -49,3 +50,6 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+
+
+_explain_names(globals())
