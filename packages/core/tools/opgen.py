@@ -108,6 +108,32 @@ def table_files() -> list[Path]:
     return sorted(Path(file) for file in files if file)
 
 
+# -- results ---------------------------------------------------------------------------------------
+
+
+def named_results(table: Mapping[str, Entry]) -> dict[str, tuple[str, ...]]:
+    """Return the fields of the results of ops that return several, by the op's name."""
+    made = importlib.import_module("pullback.ops.table.schema").result_type.made
+    others = NAMED_RESULTS.keys() | BY_ARGUMENTS.keys()
+    return {name: made[name] for name in sorted(made.keys() & table.keys() - others)}
+
+
+def class_of_results(name: str) -> str:
+    """Return the name that the results of an op have in stubs."""
+    return "_" + "".join(part.capitalize() for part in name.split("_"))
+
+
+def results(table: Mapping[str, Entry], module: str) -> Iterator[str]:
+    """Yield the classes of results in the package's own stub, their imports in the others."""
+    for name, fields in named_results(table).items():
+        if module != "pullback":
+            yield f"from pullback import {class_of_results(name)}"
+            continue
+        yield f"class {class_of_results(name)}(NamedTuple):"
+        yield from (f"    {field}: Tensor" for field in fields)
+        yield ""
+
+
 # -- signatures ------------------------------------------------------------------------------------
 
 
@@ -151,11 +177,17 @@ def render_arguments(entry: Entry, *, method: bool, inplace: bool, out: bool, sp
     return ", ".join(parts + named)
 
 
+def result_of(table: Mapping[str, Entry], entry: Entry) -> str:
+    """Return the annotation of an op's result."""
+    if entry.name in named_results(table):
+        return class_of_results(entry.name)
+    return NAMED_RESULTS.get(entry.name, RESULTS[entry.returns])
+
+
 def render_stub(
-    entry: Entry, name: str, *, method: bool, out: bool, overloaded: bool = False
+    entry: Entry, result: str, name: str, *, method: bool, out: bool, overloaded: bool = False
 ) -> Iterator[str]:
     """Yield the lines of one function or method; ``overloaded`` if there are more of its name."""
-    result = NAMED_RESULTS.get(entry.name, RESULTS[entry.returns])
     first_line = entry.doc.splitlines()[0].replace("\\", "\\\\")
     for spread in (True, False) if entry.varargs else (False,):
         arguments = render_arguments(
@@ -180,7 +212,9 @@ def render_all(
         return
     forms = [entry, table[entry.overload]] if entry.overload else [entry]
     for form in forms:
-        yield from render_stub(form, name, method=method, out=out, overloaded=len(forms) > 1)
+        result = result_of(table, form)
+        several = len(forms) > 1
+        yield from render_stub(form, result, name, method=method, out=out, overloaded=several)
 
 
 def names_of(entry: Entry) -> Iterator[tuple[str, bool]]:
@@ -265,6 +299,8 @@ def make_stub(table: Mapping[str, Entry], module: str) -> str:
         indent = line[: len(line) - len(line.lstrip())]
         if line.strip() == "# {methods}":
             lines += [indent + made for made in methods(table, by_hand)]
+        elif line.strip() == "# {results}":
+            lines += results(table, module)
         elif line.strip() == "# {functions}":
             lines += [indent + made for made in functions(table, NAMESPACES[module])]
         else:

@@ -223,3 +223,16 @@ def test_entry_is_what_the_generator_reads():
         "namespaces aliases doc signature"
     )
     assert set(used.split()) <= set(Entry._fields)
+
+
+NAMED = ["svd", "eig", "eigh", "qr", "lu", "lu_factor_ex", "slogdet", "lstsq", "inv_ex"]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_stub_names_the_results(name, stubs, package_stub):
+    function = getattr(pb.linalg, name)
+    made = function(pb.eye(2), *[pb.ones(2, 1)] * (name == "lstsq"))
+    tree = ast.parse((stubs / "pullback" / "linalg.pyi").read_text())
+    (stub,) = definitions(tree, name)
+    body = class_body(package_stub, stub.returns.id)
+    assert tuple(node.target.id for node in body) == made._fields

@@ -12,6 +12,8 @@ tensor(1.5000)
 from __future__ import annotations
 
 from importlib.util import find_spec as _find_spec
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from pullback.array_api import (
     _creation,
@@ -48,6 +50,11 @@ if _find_spec("pullback.fft") is not None:  # an extension, where the package ha
     from pullback.array_api import fft
 
     __all__.append("fft")
+
+
+if _TYPE_CHECKING:  # most names are bound by the loops above
+
+    def __getattr__(name: str) -> _Any: ...
 
 
 def __dir__():

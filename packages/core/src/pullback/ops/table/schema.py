@@ -15,7 +15,7 @@ import ast
 import functools
 from collections import namedtuple
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 BOOL = 0x001
 UNSIGNED = 0x7002
@@ -167,8 +167,11 @@ def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
 class result_type:
     """Makes several named results: a namedtuple that users see by its name, made at first use."""
 
+    made: ClassVar[dict[str, tuple[str, ...]]] = {}  # fields by name
+
     def __init__(self, name: str, *fields: str) -> None:
         self.name, self.fields = name, fields
+        self.made[name] = fields
 
     @functools.cached_property
     def type(self) -> Any:
