@@ -107,25 +107,41 @@ _special(
 )
 
 
+def _at_least_single(self):
+    return ops.cast(self, dtype_named("float32")) if self.dtype.itemsize < 4 else self
+
+
 def _spherical(self):
-    """Return sin(x) / x; near 0 its series, so that derivatives keep their digits."""
+    """Return sin(x) / x: 1 at 0, and 0 at infinity."""
     if not (self.is_complex() or self.dtype.is_floating_point):
         self = ops.cast(self, default_dtype())
     dtype = require("spherical_bessel_j0", FLOATING, self).dtype
-    x = ops.cast(self, dtype_named("float32")) if dtype.itemsize < 4 else self
+    x = _at_least_single(self)
+    found = ops.where(x == 0, 1, ops.sin(x) / x)
+    return ops.cast(ops.where(ops.abs(x) == math.inf, 0, found), dtype)
+
+
+def _spherical_vjp(g, self):
+    """(cos(x) - sin(x) / x) / x; near 0 its series, so that further derivatives keep digits."""
+    x = _at_least_single(self)
     near = ops.abs(x) < 0.5
-    square = ops.square(ops.where(near, x, 0))
+    inner = ops.where(near, x, 0)
+    square = ops.square(inner)
     series = 1
     for k in range(8, 0, -1):
-        series = 1 - square * series / (2 * k * (2 * k + 1))
-    far = ops.sin(x) / ops.where(near, 1, x)
-    found = ops.where(near, series, ops.where(ops.abs(x) == math.inf, 0, far))
-    return ops.cast(found, dtype) if dtype.itemsize < 4 else found
+        series = 1 - square * series / (2 * k * (2 * k + 3))
+    away = ops.where(near, 1, x)
+    far = ops.where(ops.abs(x) == math.inf, 0, (ops.cos(away) - ops.sin(away) / away) / away)
+    return g * ops.cast(ops.where(near, inner * series / -3, far), self.dtype)
 
 
 op(
     "spherical_bessel_j0(self: Tensor) -> Tensor",
-    composite=_spherical,
+    forward=_spherical,
+    jvp="pointwise",
+    vjp={"self": _spherical_vjp},
+    batch="pointwise",
+    node="SpecialSphericalBesselJ0Backward0",
     promote="float",
     dtypes=FLOATING,
     out=True,
