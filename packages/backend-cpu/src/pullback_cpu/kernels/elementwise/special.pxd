@@ -1,4 +1,5 @@
-# The tables of functions by pieces, which all instruction sets share.
+# What all instruction sets share: the tables of functions by pieces, and SciPy's functions.
+from pullback_cpu.kernels.common.kernel cimport pb_call
 from pullback_cpu.math.pieces cimport pieces
 
 cdef enum table_name:
@@ -19,3 +20,5 @@ cdef enum table_name:
     NUM_TABLES
 
 cdef const pieces *pieces_of(table_name name) noexcept nogil
+cdef int load_scipy(pb_call *call) noexcept nogil
+cdef double gamma_part_of_scipy(bint upper, double a, double x) noexcept nogil

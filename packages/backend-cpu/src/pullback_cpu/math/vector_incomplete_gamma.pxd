@@ -1,0 +1,110 @@
+# Parts of the incomplete gamma functions that vectorise. A number is the sum of two doubles, a
+# value and what it lacks, whose name ends in low: of about 100 bits logarithms and powers keep 60.
+from libc.math cimport sqrt
+from libc.stdint cimport uint64_t
+
+from pullback_cpu.math.vector_bits cimport *
+from pullback_cpu.math.vector_exp cimport WHOLE_F64
+from pullback_cpu.math.vector_log cimport split_log_f64
+
+
+cdef inline double sum_f64(double x, double y, double *low) noexcept nogil:
+    cdef double total = x + y, part = total - x
+    low[0] = (x - (total - part)) + (y - part)
+    return total
+
+
+cdef inline double log_of_quotient(double y, double y_low, double x, double *low) noexcept nogil:
+    """Return log((y + y_low) / x) of normal numbers whose quotient is normal."""
+    # The series of 2 atanh(s), DLMF 4.6.4, where 1 + f = (1 + s) / (1 - s).
+    cdef double k, q = y / x, rest = (fma_f64(-q, x, y) + y_low) / y
+    cdef double f = split_log_f64(q, &k), below = 2 + f, inverse = 1 / below, s = f * inverse
+    cdef double s_low = inverse * ((fma_f64(-s, below, f) - s * (f - (below - 2)))
+                                   + (rest * (1 + f)) * (1 - s))
+    cdef double square = s * s, square_low = fma_f64(s, s, -square) + 2 * s * s_low
+    cdef double third = square * 0.33333333333333331
+    cdef double tail = fma_f64(square, 0.33333333333333331, -third) + (
+        square * 1.8503717077085943e-17 + square_low * 0.33333333333333331)
+    cdef double first = s + s, second = first * third, total = first + second, start
+    tail += square * square * poly11_f64(
+        square, 0.2, 0.14285714285714285, 0.1111111111111111, 0.090909090909090912,
+        0.076923076923076927, 0.066666666666666666, 0.058823529411764705, 0.052631578947368418,
+        0.047619047619047616, 0.043478260869565216, 0.04)
+    tail = first * tail + fma_f64(first, third, -second) + 2 * s_low * (1 + third)
+    tail += (first - total) + second
+    start = sum_f64(k * 0.6931471805598903, total, low)
+    low[0] += tail + k * 5.497923018708371e-14
+    return start
+
+
+cdef inline double exp_parts(double x, double x_low, double *low, double *n) noexcept nogil:
+    """Return exp(x + x_low) / 2**n."""
+    cdef double sum_ = x * 1.4426950408889634 + <double>WHOLE_F64, whole = sum_ - <double>WHOLE_F64
+    cdef double near = x - whole * 0.6931471805598903, step = whole * 5.497923018708371e-14
+    cdef double r = near - step, r_low = ((near - r) - step) + x_low
+    cdef double half = 0.5 * r, square = half * r
+    cdef double tail = r * square * poly12_f64(      # 2 / k!
+        r, 0.33333333333333331, 0.083333333333333329, 0.016666666666666666,
+        0.0027777777777777779, 3.9682539682539683e-4, 4.9603174603174603e-5,
+        5.5114638447971785e-6, 5.5114638447971785e-7, 5.0104216770883444e-8,
+        4.1753513975736203e-9, 3.2118087673643231e-10, 2.2941491195459452e-11)
+    cdef double first = 1 + r, total = first + square
+    tail += fma_f64(half, r, -square) + r_low * (total + tail)
+    low[0] = (((1 - first) + r) + ((first - total) + square)) + tail
+    n[0] = whole
+    return total
+
+
+cdef inline double gamma_factor(
+        double a, double x, double y, double y_low, double steps, double product,
+        double product_low, double *low, double *n) noexcept nogil:
+    """Return x**a exp(-x) / gamma(a + 1) / 2**n.
+
+    y = a + steps is at least 12, and the product is gamma(y + 1) / gamma(a + 1).
+    """
+    # Its exponent is (y - x) - a log(y / x) - steps log(y), less Stirling's series, DLMF 5.11.1.
+    cdef double inverse = 1 / y, square = inverse * inverse, exponent, lost, part, other
+    cdef double series = inverse * poly8_f64(
+        square, 0.083333333333333329, -0.0027777777777777779, 7.9365079365079365e-4,
+        -5.9523809523809529e-4, 8.4175084175084171e-4, -0.0019175269175269176,
+        0.00641025641025641, -0.02955065359477124)
+    cdef double log_low, logarithm = log_of_quotient(y, y_low, x, &log_low)
+    # log(y) for 12 <= y < 13: log(12.5) + 2 atanh(s)
+    cdef double above = y + 12.5, above_low = (y - (above - 12.5)) + y_low, d = y - 12.5
+    cdef double s = d / above, s_low = (fma_f64(-s, above, d) + (y_low - s * above_low)) / above
+    cdef double s_square = s * s, high, root, result
+    part = 2 * s * s_square * poly6_f64(
+        s_square, 0.33333333333333331, 0.2, 0.14285714285714285, 0.1111111111111111,
+        0.090909090909090912, 0.076923076923076927)
+    high = sum_f64(2.5257286443082556, 2 * s, &other)
+    other += part + (2 * s_low - 1.7065574170429193e-16)
+    # the sum of the four parts, and what it lacks
+    exponent = sum_f64(y, -x, &lost)
+    lost += y_low - series
+    part = a * logarithm
+    lost -= fma_f64(a, logarithm, -part) + a * log_low
+    exponent = sum_f64(exponent, -part, &log_low)
+    part = steps * high
+    lost -= fma_f64(steps, high, -part) + steps * other
+    exponent = sum_f64(exponent, -part, &other)
+    exponent = sum_f64(exponent, lost + (log_low + other), &lost)
+    exponent = exponent if exponent > -1400 else -1400.
+    result = exp_parts(exponent, lost, &other, n)
+    # times the product, over sqrt(2 pi y)
+    part = product * result
+    lost = fma_f64(product, result, -part) + (product * other + product_low * result)
+    high = 6.2831853071795862 * y
+    other = fma_f64(6.2831853071795862, y, -high) + (
+        2.4492935982947064e-16 * y + 6.2831853071795862 * y_low)
+    root = sqrt(high)
+    inverse = 1 / root
+    other = 0.5 * inverse * (fma_f64(-root, root, high) + other)
+    result = part * inverse
+    low[0] = inverse * (fma_f64(-result, root, part) + (lost - result * other))
+    return result
+
+
+cdef inline double scale_parts(double value, double n) noexcept nogil:
+    """Return value 2**n."""
+    cdef uint64_t whole = bits_of_double(n + 6755399441057790.), half = whole >> 1
+    return value * double_of_bits(half << 52) * double_of_bits((whole - half) << 52)
