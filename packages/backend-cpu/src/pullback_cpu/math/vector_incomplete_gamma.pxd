@@ -1,6 +1,6 @@
 # Parts of the incomplete gamma functions that vectorise. A number is the sum of two doubles, a
 # value and what it lacks, whose name ends in low: of about 100 bits logarithms and powers keep 60.
-from libc.math cimport sqrt
+from libc.math cimport copysign, sqrt
 from libc.stdint cimport uint64_t
 
 from pullback_cpu.math.vector_bits cimport *
@@ -108,3 +108,53 @@ cdef inline double scale_parts(double value, double n) noexcept nogil:
     """Return value 2**n."""
     cdef uint64_t whole = bits_of_double(n + 6755399441057790.), half = whole >> 1
     return value * double_of_bits(half << 52) * double_of_bits((whole - half) << 52)
+
+
+cdef inline double middle_share(double eta, double v) noexcept nogil:
+    """Return the sum of Temme's expansion, DLMF 8.12.7, of 1 / v >= 200 and -0.36 <= eta <= 0.3."""
+    # Its coefficients, 8.12.11, as polynomials.
+    cdef double share = poly5_f64(
+        eta, -8.618838201149221e-4, 7.841770266617914e-4, -2.9960646048851982e-4,
+        -6.601844713605953e-6, 7.403874516332125e-5)
+    share = add_product_f64(v, add_product_f64(v, -3.3445172460427604e-4, share), poly7_f64(
+        eta, 6.494341325373297e-4, 2.2947141280170547e-4, -4.6918403823137964e-4,
+        2.6777156236036334e-4, -7.579547739709782e-5, -1.2285682969709091e-6,
+        1.2575660627774853e-5))
+    share = add_product_f64(v, share, poly9_f64(
+        eta, 0.0041335978836873405, -0.0026813271582210737, 7.716049046693777e-4,
+        2.0091035216086553e-6, -1.073646102156937e-4, 5.2933462951276736e-5,
+        -1.2795721353653832e-5, -1.0128588147356996e-7, 1.5822659946502545e-6))
+    share = add_product_f64(v, share, poly11_f64(
+        eta, -0.0018518518518521108, -0.003472222222227731, 0.0026455026456475156,
+        -9.902263364097105e-4, 2.0576130409525326e-4, -4.0193518591994513e-7,
+        -1.8098157552672743e-5, 7.650520777299182e-6, -1.6170629435747655e-6,
+        -9.854427704018275e-9, 1.6105170340139855e-7))
+    return add_product_f64(v, share, poly12_f64(
+        eta, -0.3333333333333333, 0.08333333333333366, -0.01481481481481179,
+        0.0011574074073351008, 3.527336857307521e-4, -1.7875513960765698e-4,
+        3.9192646218816495e-5, -2.1855596064438056e-6, -1.8543546674676797e-6,
+        8.309193433567074e-7, -1.7384607867767596e-7, 1.1353062738226303e-9))
+
+
+cdef inline double middle_gamma(double a, double x, double side, double *rest) noexcept nogil:
+    """Return z and set a rest such that Q (of side 1), or P (of -1), is erfc(z) / 2 + rest.
+
+    a is at least 200 and (x - a)**2 at most 20 a: DLMF 8.12.3 and 8.12.4, where
+    z**2 = a eta**2 / 2 = x - a + a log(a / x).
+    """
+    cdef double log_low, logarithm = log_of_quotient(a, 0, x, &log_low), lost, other, n, power
+    cdef double exponent = sum_f64(a, -x, &lost), part = a * logarithm, v = 1 / a, z, z_low, eta
+    lost -= fma_f64(a, logarithm, -part) + a * log_low
+    exponent = sum_f64(exponent, -part, &other)
+    exponent = sum_f64(exponent, lost + other, &lost)
+    exponent = exponent if exponent < 0 else -0.
+    z = sqrt(-exponent)
+    z_low = 0.5 * (fma_f64(-z, z, -exponent) - lost) / z if z > 0 else 0.
+    power = exp_parts(exponent, lost, &other, &n)
+    power = scale_parts(power + other, n)
+    z = copysign(z, x - a)
+    z_low = copysign(1, x - a) * z_low
+    eta = z * sqrt(2 * v)
+    rest[0] = side * power * (
+        0.3989422804014327 * sqrt(v) * middle_share(eta, v) - 0.56418958354775628 * z_low)
+    return side * z
