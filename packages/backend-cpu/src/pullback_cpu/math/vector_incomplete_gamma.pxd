@@ -1,6 +1,6 @@
 # Parts of the incomplete gamma functions that vectorise. A number is the sum of two doubles, a
 # value and what it lacks, whose name ends in low: of about 100 bits logarithms and powers keep 60.
-from libc.math cimport copysign, sqrt
+from libc.math cimport copysign, fabs, sqrt
 from libc.stdint cimport uint64_t
 
 from pullback_cpu.math.vector_bits cimport *
@@ -38,7 +38,7 @@ cdef inline double log_of_quotient(double y, double y_low, double x, double *low
 
 
 cdef inline double exp_parts(double x, double x_low, double *low, double *n) noexcept nogil:
-    """Return exp(x + x_low) / 2**n."""
+    """Return exp(x + x_low) / 2**n, for |x| < 1e8."""
     cdef double sum_ = x * 1.4426950408889634 + <double>WHOLE_F64, whole = sum_ - <double>WHOLE_F64
     cdef double near = x - whole * 0.6931471805598903, step = whole * 5.497923018708371e-14
     cdef double r = near - step, r_low = ((near - r) - step) + x_low
@@ -55,57 +55,56 @@ cdef inline double exp_parts(double x, double x_low, double *low, double *n) noe
     return total
 
 
-cdef inline double gamma_factor(
-        double a, double x, double y, double y_low, double steps, double product,
-        double product_low, double *low, double *n) noexcept nogil:
-    """Return x**a exp(-x) / gamma(a + 1) / 2**n.
+cdef inline double factor_exponent(
+        double a, double x, double y, double y_low, double steps, double logarithm, double log_low,
+        double *low) noexcept nogil:
+    """Return log(x**a exp(-x) sqrt(2 pi y) / gamma(y + 1)), given log(y / x).
 
-    y = a + steps is at least 12, and the product is gamma(y + 1) / gamma(a + 1).
+    y = a + steps is at least 12, and less than 13 if there are steps.
     """
-    # Its exponent is (y - x) - a log(y / x) - steps log(y), less Stirling's series, DLMF 5.11.1.
-    cdef double inverse = 1 / y, square = inverse * inverse, exponent, lost, part, other
+    # (y - x) - a log(y / x) - steps log(y), less Stirling's series, DLMF 5.11.1
+    cdef double inverse = 1 / y, square = inverse * inverse, exponent, lost, part, other, rest
     cdef double series = inverse * poly8_f64(
         square, 0.083333333333333329, -0.0027777777777777779, 7.9365079365079365e-4,
         -5.9523809523809529e-4, 8.4175084175084171e-4, -0.0019175269175269176,
         0.00641025641025641, -0.02955065359477124)
-    cdef double log_low, logarithm = log_of_quotient(y, y_low, x, &log_low)
-    # log(y) for 12 <= y < 13: log(12.5) + 2 atanh(s)
+    # log(y) is log(12.5) + 2 atanh(s).
     cdef double above = y + 12.5, above_low = (y - (above - 12.5)) + y_low, d = y - 12.5
     cdef double s = d / above, s_low = (fma_f64(-s, above, d) + (y_low - s * above_low)) / above
-    cdef double s_square = s * s, high, root, result
-    part = 2 * s * s_square * poly6_f64(
+    cdef double s_square = s * s, high = sum_f64(2.5257286443082556, 2 * s, &other)
+    other += 2 * s * s_square * poly6_f64(
         s_square, 0.33333333333333331, 0.2, 0.14285714285714285, 0.1111111111111111,
         0.090909090909090912, 0.076923076923076927)
-    high = sum_f64(2.5257286443082556, 2 * s, &other)
-    other += part + (2 * s_low - 1.7065574170429193e-16)
-    # the sum of the four parts, and what it lacks
+    other += 2 * s_low - 1.7065574170429193e-16
     exponent = sum_f64(y, -x, &lost)
     lost += y_low - series
     part = a * logarithm
     lost -= fma_f64(a, logarithm, -part) + a * log_low
-    exponent = sum_f64(exponent, -part, &log_low)
+    exponent = sum_f64(exponent, -part, &rest)
+    lost += rest
     part = steps * high
     lost -= fma_f64(steps, high, -part) + steps * other
-    exponent = sum_f64(exponent, -part, &other)
-    exponent = sum_f64(exponent, lost + (log_low + other), &lost)
-    exponent = exponent if exponent > -1400 else -1400.
-    result = exp_parts(exponent, lost, &other, n)
-    # times the product, over sqrt(2 pi y)
-    part = product * result
-    lost = fma_f64(product, result, -part) + (product * other + product_low * result)
-    high = 6.2831853071795862 * y
-    other = fma_f64(6.2831853071795862, y, -high) + (
+    exponent = sum_f64(exponent, -part, &rest)
+    return sum_f64(exponent, lost + rest, low)
+
+
+cdef inline double finish_factor(
+        double y, double y_low, double product, double product_low, double power,
+        double power_low, double *low) noexcept nogil:
+    """Return the product times the power over sqrt(2 pi y)."""
+    cdef double part = product * power, high = 6.2831853071795862 * y
+    cdef double part_low = fma_f64(product, power, -part) + (
+        product * power_low + product_low * power)
+    cdef double high_low = fma_f64(6.2831853071795862, y, -high) + (
         2.4492935982947064e-16 * y + 6.2831853071795862 * y_low)
-    root = sqrt(high)
-    inverse = 1 / root
-    other = 0.5 * inverse * (fma_f64(-root, root, high) + other)
-    result = part * inverse
-    low[0] = inverse * (fma_f64(-result, root, part) + (lost - result * other))
+    cdef double root = sqrt(high), inverse = 1 / root, result = part * inverse
+    cdef double root_low = 0.5 * inverse * (fma_f64(-root, root, high) + high_low)
+    low[0] = inverse * (fma_f64(-result, root, part) + (part_low - result * root_low))
     return result
 
 
 cdef inline double scale_parts(double value, double n) noexcept nogil:
-    """Return value 2**n."""
+    """Return value 2**n, n >= -2000."""
     cdef uint64_t whole = bits_of_double(n + 6755399441057790.), half = whole >> 1
     return value * double_of_bits(half << 52) * double_of_bits((whole - half) << 52)
 
@@ -136,25 +135,26 @@ cdef inline double middle_share(double eta, double v) noexcept nogil:
         8.309193433567074e-7, -1.7384607867767596e-7, 1.1353062738226303e-9))
 
 
-cdef inline double middle_gamma(double a, double x, double side, double *rest) noexcept nogil:
+cdef inline double middle_exponent(
+        double a, double x, double logarithm, double log_low, double *low) noexcept nogil:
+    """Return -a eta**2 / 2 = a - x - a log(a / x), given the logarithm."""
+    cdef double lost, rest, part = a * logarithm, exponent = sum_f64(a, -x, &lost)
+    lost -= fma_f64(a, logarithm, -part) + a * log_low
+    exponent = sum_f64(exponent, -part, &rest)
+    exponent = sum_f64(exponent, lost + rest, low)
+    return -fabs(exponent)
+
+
+cdef inline double middle_gamma(
+        double a, double x, double side, double exponent, double low, double power,
+        double *rest) noexcept nogil:
     """Return z and set a rest such that Q (of side 1), or P (of -1), is erfc(z) / 2 + rest.
 
-    a is at least 200 and (x - a)**2 at most 20 a: DLMF 8.12.3 and 8.12.4, where
-    z**2 = a eta**2 / 2 = x - a + a log(a / x).
+    DLMF 8.12.3 and 8.12.4, given the exponent and its power.
     """
-    cdef double log_low, logarithm = log_of_quotient(a, 0, x, &log_low), lost, other, n, power
-    cdef double exponent = sum_f64(a, -x, &lost), part = a * logarithm, v = 1 / a, z, z_low, eta
-    lost -= fma_f64(a, logarithm, -part) + a * log_low
-    exponent = sum_f64(exponent, -part, &other)
-    exponent = sum_f64(exponent, lost + other, &lost)
-    exponent = exponent if exponent < 0 else -0.
-    z = sqrt(-exponent)
-    z_low = 0.5 * (fma_f64(-z, z, -exponent) - lost) / z if z > 0 else 0.
-    power = exp_parts(exponent, lost, &other, &n)
-    power = scale_parts(power + other, n)
-    z = copysign(z, x - a)
-    z_low = copysign(1, x - a) * z_low
-    eta = z * sqrt(2 * v)
+    cdef double v = 1 / a, z = sqrt(-exponent), sign = copysign(1, x - a)
+    cdef double z_low = 0.5 * (fma_f64(-z, z, -exponent) - low) / (z + 1e-300)
     rest[0] = side * power * (
-        0.3989422804014327 * sqrt(v) * middle_share(eta, v) - 0.56418958354775628 * z_low)
-    return side * z
+        0.3989422804014327 * sqrt(v) * middle_share(sign * z * sqrt(2 * v), v)
+        - 0.56418958354775628 * sign * z_low)
+    return side * sign * z
