@@ -153,3 +153,25 @@ def test_bessel_functions_keep_the_phase_of_large_numbers():
     x = pb.tensor([1e10], dtype=pb.float64)
     assert S.bessel_j0(x).item() == pytest.approx(2.1755917502468918e-06, rel=1e-9)
     assert S.airy_ai(pb.tensor([200.0])).item() == 0
+
+
+def test_spherical_bessel_function_and_its_derivatives():
+    values = [0.0, -0.0, 1e-30, 0.3, 0.49, 0.51, -2.0, INF, -INF]
+    x = pb.tensor(values, dtype=pb.float64, requires_grad=True)
+    y = S.spherical_bessel_j0(x)
+    assert y.tolist() == pytest.approx(
+        [0 if abs(v) == INF else math.sin(v) / v if v else 1 for v in values], rel=1e-15
+    )
+    assert math.isnan(S.spherical_bessel_j0(pb.tensor([NAN])).item())
+    for order in (1, 2):
+        (y,) = pb.autograd.grad(y.sum(), x, create_graph=True)
+        # The series of sin(x) / x, term by term.
+        expected = [
+            sum(
+                (-1) ** (n // 2) * math.perm(n, order) * v ** (n - order) / math.factorial(n + 1)
+                for n in range(2, 40, 2)
+            )
+            for v in values[:7]
+        ]
+        assert y.tolist()[:7] == pytest.approx(expected, rel=1e-12, abs=1e-15)
+        assert y.tolist()[7:] == [0, 0]

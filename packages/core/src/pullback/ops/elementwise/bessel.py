@@ -130,8 +130,9 @@ def _spherical_vjp(g, self):
     series = 1
     for k in range(8, 0, -1):
         series = 1 - square * series / (2 * k * (2 * k + 3))
-    away = ops.where(near, 1, x)
-    far = ops.where(ops.abs(x) == math.inf, 0, (ops.cos(away) - ops.sin(away) / away) / away)
+    end = ops.abs(x) == math.inf
+    away = ops.where(near | end, 1, x)
+    far = ops.where(end, 0, (ops.cos(away) - ops.sin(away) / away) / away)
     return g * ops.cast(ops.where(near, inner * series / -3, far), self.dtype)
 
 
