@@ -9,7 +9,7 @@ from pullback_cpu.kernels.common.kernel cimport *
 from pullback_cpu.kernels.linalg.elements cimport *
 from pullback_cpu.kernels.linalg.elimination cimport solve_table
 from pullback_cpu.kernels.linalg.lapack_batch cimport *
-from pullback_cpu.kernels.linalg.small_batches cimport SMALL_ROWS, batch_table
+from pullback_cpu.kernels.linalg.small_batches cimport batch_table, is_small_batch
 
 from pullback_cpu.runtime.isa import load_for_isa
 
@@ -24,12 +24,6 @@ cdef solve_table *loops = <solve_table *>PyCapsule_GetPointer(
     load_for_isa("pullback_cpu.kernels.linalg.elimination").LOOPS, b"pb_solve_loops")
 cdef batch_table *batches = <batch_table *>PyCapsule_GetPointer(
     load_for_isa("pullback_cpu.kernels.linalg.small_batches").LOOPS, b"pb_batch_loops")
-
-
-cdef inline bint is_small_batch(const pb_array *a) noexcept nogil:
-    """True for enough matrices of a few rows to decompose several at once."""
-    return batches.lanes[a.dtype] > 0 and a.shape[0] >= batches.lanes[a.dtype] and (
-        max(a.shape[1], a.shape[2]) <= SMALL_ROWS)
 
 
 # -- Cholesky --------------------------------------------------------------------------------------
@@ -99,7 +93,7 @@ cdef int kernel_cholesky(pb_call *call) noexcept nogil:
     cdef int code = start(&of, &blas, call, run_cholesky)
     if code != PB_OK:
         return max(code, 0)
-    if is_small_batch(a):
+    if is_small_batch(batches, a):
         batches.cholesky[a.dtype](a, call.out[0], NULL, call.out[1])
         return PB_OK
     add_part(&of, a, call.out[0], n, n, item_size(a.dtype))
@@ -230,7 +224,7 @@ cdef int kernel_lu(pb_call *call) noexcept nogil:
     cdef int code = start(&of, &blas, call, run_lu)
     if code != PB_OK:
         return max(code, 0)
-    if is_small_batch(a):
+    if is_small_batch(batches, a):
         batches.lu[a.dtype](a, call.out[0], call.out[1], call.out[2])
         return PB_OK
     if max(a.shape[1], a.shape[2]) > TINY and loops.lu[a.dtype] != NULL:

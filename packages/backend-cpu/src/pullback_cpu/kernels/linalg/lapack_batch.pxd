@@ -73,6 +73,7 @@ cdef struct task:
     int count
     int64_t bytes           # of all parts
     bint failed             # there was no memory
+    bint has_some           # done: those whose info is not -1
     pb_blas_threads *threads
 
 
@@ -180,6 +181,20 @@ cdef inline void write_out(const task *of, const problem *at, int64_t batch) noe
         (<int32_t *>of.info.data)[batch * of.info.strides[0]] = at.info
 
 
+cdef inline int32_t info_of(const pb_array *info, int64_t batch) noexcept nogil:
+    return (<const int32_t *>info.data)[batch * info.strides[0]]
+
+
+cdef inline bint all_done(task *of) noexcept nogil:
+    """True if no info is -1; else LAPACK gets those matrices alone."""
+    cdef int64_t batch
+    for batch in range(of.info.shape[0]):
+        if info_of(of.info, batch) == -1:
+            of.has_some = True
+            return False
+    return True
+
+
 cdef inline void run_some(void *context, int64_t first, int64_t last) noexcept nogil:
     cdef task *of = <task *>context
     cdef problem *at = new_problem(of)
@@ -188,6 +203,8 @@ cdef inline void run_some(void *context, int64_t first, int64_t last) noexcept n
         of.failed = True
         return
     for batch in range(first, last):
+        if of.has_some and info_of(of.info, batch) != -1:
+            continue
         read_in(of, at, batch)
         of.run(at)
         write_out(of, at, batch)

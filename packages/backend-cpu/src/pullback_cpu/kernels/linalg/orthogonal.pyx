@@ -1,10 +1,15 @@
-# QR decompositions, singular values, eigenvalues and eigenvectors, by LAPACK.
+# QR decompositions, singular values, eigenvalues and eigenvectors, by LAPACK; of small matrices by
+# loops of our own.
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.math cimport copysign, sqrt
 
 from pullback_cpu.gemm.blas cimport blas_table
 from pullback_cpu.kernels.common.kernel cimport *
 from pullback_cpu.kernels.linalg.elements cimport *
 from pullback_cpu.kernels.linalg.lapack_batch cimport *
+from pullback_cpu.kernels.linalg.small_batches cimport batch_table, is_small_batch
+
+from pullback_cpu.runtime.isa import load_for_isa
 
 cdef extern from "runtime/detached_call.h" nogil:
     bint prepare_detached "pb_detached_prepare"()
@@ -13,6 +18,8 @@ cdef enum:
     TINY = 16   # rows up to which our own loops are used
 
 cdef blas_table *blas = NULL
+cdef batch_table *batches = <batch_table *>PyCapsule_GetPointer(
+    load_for_isa("pullback_cpu.kernels.linalg.small_batches").LOOPS, b"pb_batch_loops")
 
 
 ctypedef fused real:
@@ -201,6 +208,10 @@ cdef int kernel_svdvals(pb_call *call) noexcept nogil:
     add_part(&of, a, NULL, a.shape[1], a.shape[2], item_size(a.dtype))
     add_part(&of, NULL, call.out[0], small, 1, item_size(call.out[0].dtype))
     of.info = call.out[1]
+    if batches.svdvals[a.dtype] != NULL and is_small_batch(batches, a):
+        batches.svdvals[a.dtype](a, call.out[0], NULL, call.out[1])
+        if all_done(&of):
+            return PB_OK
     of.model.lrwork = of.model.liwork = <int>(8 * small + 1)
     return finish(&of, 4 * a.shape[1] * a.shape[2] * small, True)
 
@@ -240,6 +251,10 @@ cdef int kernel_eigh(pb_call *call) noexcept nogil:
     add_part(&of, a, vectors if of.model.flag else NULL, n, n, item_size(a.dtype))
     add_part(&of, NULL, call.out[0], n, 1, item_size(call.out[0].dtype))
     of.info = call.out[2]
+    if batches.eigh[a.dtype] != NULL and is_small_batch(batches, a):
+        batches.eigh[a.dtype](a, call.out[0], vectors, call.out[2])
+        if all_done(&of):
+            return PB_OK
     return finish(&of, (9 if of.model.flag else 2) * n * n * n, True)
 
 
