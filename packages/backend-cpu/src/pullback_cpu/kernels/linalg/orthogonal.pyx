@@ -14,6 +14,11 @@ from pullback_cpu.runtime.isa import load_for_isa
 cdef extern from "runtime/detached_call.h" nogil:
     bint prepare_detached "pb_detached_prepare"()
 
+cdef extern from "kernels/linalg/small_schur.h" nogil:
+    int PB_SCHUR_ROWS
+    int pb_schur_f32(const float *a, int n, float *values, float *vectors)
+    int pb_schur_f64(const double *a, int n, double *values, double *vectors)
+
 cdef enum:
     TINY = 16   # rows up to which our own loops are used
 
@@ -281,6 +286,19 @@ cdef void widen_values(int64_t n, const real *parts, real *out) noexcept nogil:
         out[2 * i], out[2 * i + 1] = parts[i], parts[n + i]
 
 
+cdef bint is_small_eig(problem *of) noexcept nogil:
+    """Find eigenvalues of a small real matrix; false if that is left to LAPACK."""
+    if of.lwork < 0 or of.rows > PB_SCHUR_ROWS or of.routine >= 2:
+        return False
+    if of.routine == 0:
+        return not pb_schur_f32(
+            <float *>of.parts[0], of.rows, <float *>of.parts[4],
+            <float *>of.parts[3] if of.flag else NULL)
+    return not pb_schur_f64(
+        <double *>of.parts[0], of.rows, <double *>of.parts[4],
+        <double *>of.parts[3] if of.flag else NULL)
+
+
 cdef void run_eig(problem *of) noexcept nogil:
     """Parts: the matrix, values, vectors; of real matrices further real vectors and parts."""
     cdef char no = b"N", job = b"V" if of.flag else b"N"
@@ -291,7 +309,7 @@ cdef void run_eig(problem *of) noexcept nogil:
         blas.complex_geev[of.routine - 2](
             &no, &job, &of.rows, of.parts[0], &of.rows, of.parts[1], of.parts[2], &of.rows,
             of.parts[2], &of.rows, of.work, &of.lwork, of.rwork, &of.info)
-    else:
+    elif not is_small_eig(of):
         blas.geev[of.routine](
             &no, &job, &of.rows, of.parts[0], &of.rows, of.parts[4], of.parts[4] + n * size,
             of.parts[3], &of.rows, of.parts[3], &of.rows, of.work, &of.lwork, &of.info)
