@@ -23,8 +23,7 @@ typedef struct {
 } pb_pieces;
 
 /* The polynomial of a row. */
-static inline double pb_row(const pb_pieces *table, int64_t row, double u)
-{
+static inline double pb_row(const pb_pieces *table, int64_t row, double u) {
     const double *c = table->rows[row];
     double value = c[PB_PIECE_TERMS - 1];
 #pragma GCC unroll 16
@@ -34,8 +33,7 @@ static inline double pb_row(const pb_pieces *table, int64_t row, double u)
 }
 
 /* x y - z, spelled so that every loop rounds alike. */
-static inline double pb_product_less(double x, double y, double z)
-{
+static inline double pb_product_less(double x, double y, double z) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
     return __builtin_fma(x, y, -z);
 #else
@@ -44,16 +42,15 @@ static inline double pb_product_less(double x, double y, double z)
 }
 
 /* A row of other numbers, `which` of those after the intervals, for the variable x y. */
-static inline double pb_other_row(const pb_pieces *table, int which, double x, double y)
-{
+static inline double pb_other_row(const pb_pieces *table, int which, double x, double y) {
     return pb_row(table, table->count + which, pb_product_less(x, y, table->middles[which]));
 }
 
 /* The intervals of sizes |x| and the variables of their polynomials; of any number below start. n is a
    multiple of 8. */
-static __attribute__((noinline, unused)) void pb_locate(
-    const pb_pieces *table, int squared, const double *a, int64_t n, int64_t *rows, double *u)
-{
+static __attribute__((noinline, unused)) void pb_locate(const pb_pieces *table, int squared,
+                                                        const double *a, int64_t n, int64_t *rows,
+                                                        double *u) {
     double shift = table->shift, start = table->start, end = table->end, base = start + shift;
     double middle = table->middles[0];
     n &= -8;
@@ -76,17 +73,15 @@ static __attribute__((noinline, unused)) void pb_locate(
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
 /* Two doubles of one row, and under them two of another. */
-static inline __attribute__((always_inline)) __m256d pb_two_rows(const double *c, const double *d)
-{
+static inline __attribute__((always_inline)) __m256d pb_two_rows(const double *c, const double *d) {
     return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(c)), _mm_loadu_pd(d), 1);
 }
 
 /* Take the polynomials of four rows on by two or one of their columns. Rows are loaded and transposed
    where the compiler would gather each column, which takes twice the time. */
-static inline __attribute__((always_inline)) __m256d pb_two_columns(
-    const double *c0, const double *c1, const double *c2, const double *c3, int first, int both,
-    __m256d u, __m256d value)
-{
+static inline __attribute__((always_inline)) __m256d
+pb_two_columns(const double *c0, const double *c1, const double *c2, const double *c3, int first,
+               int both, __m256d u, __m256d value) {
     __m256d even = pb_two_rows(c0 + first, c2 + first), odd = pb_two_rows(c1 + first, c3 + first);
     if (both)
         value = _mm256_fmadd_pd(value, u, _mm256_unpackhi_pd(even, odd));
@@ -95,9 +90,8 @@ static inline __attribute__((always_inline)) __m256d pb_two_columns(
 #endif
 
 /* n is a multiple of 8. */
-static __attribute__((noinline, unused)) void pb_evaluate(
-    const pb_pieces *table, const int64_t *rows, const double *u, double *o, int64_t n)
-{
+static __attribute__((noinline, unused)) void
+pb_evaluate(const pb_pieces *table, const int64_t *rows, const double *u, double *o, int64_t n) {
 #if defined(__AVX2__) && !defined(__AVX512F__)
     for (int64_t i = 0; i + 4 <= n; i += 4) {
         const double *c0 = table->rows[rows[i]], *c1 = table->rows[rows[i + 1]];
