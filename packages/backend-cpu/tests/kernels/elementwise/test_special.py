@@ -9,6 +9,7 @@ from kernel_calls import run_kernel
 from ulp import NUMPY
 from ulp_special import arguments, truth
 
+import pullback as pb
 from pullback_cpu.runtime.isa import ISA
 
 # Units in the last place, as ulp_special counts them.
@@ -150,3 +151,14 @@ def test_polynomials_of_float32_of_large_degrees():
         run_kernel(primitive, out, [x, n])
         run_kernel(primitive, wide, [x.astype(float), n.astype(float)])
         np.testing.assert_allclose(out, wide, rtol=3e-7, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(n for n in dir(pb.special) if "polynomial" in n))
+@pytest.mark.parametrize("dtype", [pb.float32, pb.float64], ids=str)
+def test_polynomials_that_are_zero_have_no_sign(name, dtype):
+    degrees = pb.arange(12, dtype=dtype)
+    for x in (pb.zeros(12, dtype=dtype), pb.ones(12, dtype=dtype), -pb.ones(12, dtype=dtype)):
+        mixed = getattr(pb.special, name)(x, degrees)
+        alone = pb.stack([getattr(pb.special, name)(x[0], n) for n in range(12)])
+        for found in (mixed, alone):
+            assert not pb.signbit(found[found == 0]).any()
