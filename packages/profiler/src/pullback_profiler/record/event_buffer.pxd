@@ -216,8 +216,8 @@ cdef inline bint is_plain(const char *kind) noexcept:
     """True for types whose values are kept: they hold nothing else."""
     return (strcmp(kind, "int") == 0 or strcmp(kind, "bool") == 0 or strcmp(kind, "float") == 0
             or strcmp(kind, "str") == 0 or strcmp(kind, "complex") == 0
-            or strcmp(kind, "pullback._c.base.dtype.dtype") == 0
-            or strcmp(kind, "pullback._c.device.device.device") == 0)
+            or strcmp(kind, "pullback.dtype") == 0
+            or strcmp(kind, "pullback.device") == 0)
 
 
 cdef inline int take_frames(PyObject **codes, int64_t *locations) noexcept:
