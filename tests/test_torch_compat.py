@@ -1,8 +1,11 @@
 """The page that compares public names with torch's, and its sources."""
 
 import importlib
+import inspect
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -65,6 +68,20 @@ def test_note_without_a_known_kind_is_refused(compatgen, tmp_path):
     (tmp_path / "notes.ini").write_text("[torch.func]\nvmap = maybe: who knows\n")
     with pytest.raises(ValueError, match="begin with one of"):
         compatgen.read_notes(tmp_path / "notes.ini")
+
+
+def test_modules_can_be_imported_by_their_path(compatgen, data):
+    """``from pullback.a.b import c`` works wherever ``a.b`` is a module, also in a new process."""
+    paths = []
+    for path, lists in data["sections"].items():
+        ours = path.replace("torch", "pullback", 1)
+        home = compatgen.find(ours)
+        if inspect.ismodule(home):
+            names = (name for found in lists.values() for name in found)
+            paths += [f"{ours}.{n}" for n in names if inspect.ismodule(getattr(home, n, None))]
+    assert len(paths) > 20
+    program = "import importlib, sys; [importlib.import_module(path) for path in sys.argv[1:]]"
+    subprocess.run([sys.executable, "-c", program, *paths, "pullback.utils._pytree"], check=True)
 
 
 def test_all_is_torch_s_without_what_is_left_out_and_with_what_is_ours(compatgen, data, notes):

@@ -1,11 +1,12 @@
 """torch.jit's names for programs that run without TorchScript; nothing is compiled.
 
 Annotations and questions answer as torch does outside a compiled program. ``script`` and ``trace``
-return what they are given where the environment variable ``PYTORCH_JIT`` is 0, as torch's own do
-then; otherwise they raise NotImplementedError.
+return what they are given, which runs eagerly with the same results, as torch's own do where the
+environment variable ``PYTORCH_JIT`` is 0. Where it is not, the first such call warns.
 """
 
 import os
+import warnings
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any, Final
@@ -93,20 +94,24 @@ class ScriptFunction:
     """The class of what ``script`` makes of a function in torch; nothing here is one."""
 
     def __init__(self) -> None:
-        raise _refused("ScriptFunction")
+        raise NotImplementedError("pullback.jit.ScriptFunction: TorchScript is left out")
 
 
-def _refused(name: str) -> NotImplementedError:
-    return NotImplementedError(
-        f"pullback.jit.{name}: TorchScript is left out. Where the environment variable PYTORCH_JIT "
-        "is 0, script and trace return what they are given, and it runs eagerly."
-    )
+_has_warned = False
 
 
 def _unchanged(name: str, given: Any) -> Any:
-    if os.environ.get("PYTORCH_JIT") == "0":
-        return given
-    raise _refused(name)
+    """Return what is given; the first call of the process warns that it is not compiled."""
+    global _has_warned
+    if not _has_warned and os.environ.get("PYTORCH_JIT") != "0":
+        _has_warned = True
+        warnings.warn(
+            f"pullback.jit.{name}: TorchScript is left out; functions and modules run eagerly. "
+            "This warning is given once; PYTORCH_JIT=0 turns it off.",
+            ScriptWarning,
+            stacklevel=3,
+        )
+    return given
 
 
 def is_scripting() -> bool:
@@ -136,16 +141,14 @@ def script(
     _rcb: Any = None,
     example_inputs: Any = None,
 ) -> Any:
-    """Return a function, class or module as it is, where ``PYTORCH_JIT=0`` is set.
+    """Return a function, class or module as it is: it runs eagerly.
 
-    Raises: NotImplementedError where the environment variable is not 0.
+    Warns once, unless the environment variable ``PYTORCH_JIT`` is 0.
 
-    >>> import os, pullback
-    >>> os.environ["PYTORCH_JIT"] = "0"
-    >>> @pullback.jit.script
-    ... def double(x):
-    ...     return x * 2
-    >>> del os.environ["PYTORCH_JIT"]
+    >>> import pullback, warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     double = pullback.jit.script(lambda x: x * 2)
     >>> double(pullback.ones(2))
     tensor([2., 2.])
     """
@@ -153,40 +156,44 @@ def script(
 
 
 def script_method(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of a ScriptModule as it is, where ``PYTORCH_JIT=0`` is set.
+    """Return a method of a ScriptModule as it is.
 
-    Raises: NotImplementedError where the environment variable is not 0.
+    Warns once, as ``script`` does.
 
-    >>> import pullback
-    >>> pullback.jit.script_method(len)
-    Traceback (most recent call last):
-    NotImplementedError: pullback.jit.script_method: TorchScript is left out. ...
+    >>> import pullback, warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     pullback.jit.script_method(len) is len
+    True
     """
     return _unchanged("script_method", fn)
 
 
 def trace(func: Callable[..., Any], example_inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Return a function or module as it is, where ``PYTORCH_JIT=0`` is set; it is not run.
+    """Return a function or module as it is; it is not run.
 
-    Raises: NotImplementedError where the environment variable is not 0.
+    Warns once, as ``script`` does.
 
-    >>> import pullback
-    >>> pullback.jit.trace(abs, pullback.ones(2))
-    Traceback (most recent call last):
-    NotImplementedError: pullback.jit.trace: TorchScript is left out. ...
+    >>> import pullback, warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     pullback.jit.trace(abs, pullback.ones(2)) is abs
+    True
     """
     return _unchanged("trace", func)
 
 
 def trace_module(mod: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return a module as it is, where ``PYTORCH_JIT=0`` is set; its methods are not run.
+    """Return a module as it is; its methods are not run.
 
-    Raises: NotImplementedError where the environment variable is not 0.
+    Warns once, as ``script`` does.
 
-    >>> import pullback
-    >>> pullback.jit.trace_module(pullback.nn.ReLU(), {})
-    Traceback (most recent call last):
-    NotImplementedError: pullback.jit.trace_module: TorchScript is left out. ...
+    >>> import pullback, warnings
+    >>> model = pullback.nn.ReLU()
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     pullback.jit.trace_module(model, {}) is model
+    True
     """
     return _unchanged("trace_module", mod)
 

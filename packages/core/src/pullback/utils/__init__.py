@@ -1,6 +1,5 @@
 """Checkpoints, data loading, handles of hooks, DLPack, exchange of tensors, nested containers."""
 
-import sys
 from typing import TYPE_CHECKING
 
 from pullback._c.python.tensor_methods import swap_tensors
@@ -21,17 +20,14 @@ __all__ = [
     "swap_tensors",
 ]
 
-_LATE = {name: name for name in ("checkpoint", "data", "deterministic", "model_zoo", "pytree")}
-_LATE["_pytree"] = "pytree"
+_LATE = ("_pytree", "checkpoint", "data", "deterministic", "model_zoo", "pytree")
 
 
 def _find(name):
     if name in _LATE:  # they import what imports this package's hooks, or are seldom used
         import importlib
 
-        found = importlib.import_module(f"pullback.utils.{_LATE[name]}")
-        sys.modules[f"pullback.utils.{name}"] = found
-        return found
+        return importlib.import_module(f"pullback.utils.{name}")
     return None
 
 

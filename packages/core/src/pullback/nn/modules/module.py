@@ -11,7 +11,10 @@ from pullback.nn.base import errors as _errors  # noqa: F401  # errors of calls 
 from pullback.nn.base import hooks as _hooks
 from pullback.nn.base.conversion import ConversionMethods
 from pullback.nn.base.hooks import *  # noqa: F403  # torch has these names here
-from pullback.nn.base.state import StateDictMethods
+from pullback.nn.base.state import (
+    StateDictMethods,
+    _IncompatibleKeys,  # noqa: F401  # torch has it here
+)
 from pullback.nn.parameter import Buffer, Parameter
 
 __all__ = ["Module"]
