@@ -71,12 +71,20 @@ ctypedef struct pb_capture:
     int (*stepped)(void *self, PyObject *group, Py_ssize_t count) except -1
 
 
+cdef enum anomaly_check:
+    CHECK_NAN = 1               # gradients for NaN
+    CHECK_INF = 2               # whatever is checked, for infinity too
+    CHECK_FORWARD = 4           # results of ops too
+
+
 # Process-wide switches, each tested on the hot path.
 ctypedef struct pb_globals:
     pb_observer *observer       # NULL: no observer is attached
+    int observed                # 1: there is one, or anomaly detection checks the results of ops
     pb_capture *capture         # NULL: no kernels are recorded
     int anomaly                 # 1: record tracebacks
-    int anomaly_check_nan
+    int anomaly_checks          # what it checks: flags of anomaly_check
+    uint32_t anomaly_rate       # of 2 ** 32 nodes and ops, how many more than one are checked
     int full_collection         # 1 while the collector runs over its oldest generation
     uint32_t gc_epoch
     int streams_used            # 1 once a stream other than a default one was current

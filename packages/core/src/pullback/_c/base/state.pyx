@@ -9,7 +9,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.string cimport memcpy, memset
 
 from pullback.pool cimport pb_pool
-from pullback._c.base.state cimport pb_globals, pb_state
+from pullback._c.base.state cimport CHECK_FORWARD, CHECK_INF, CHECK_NAN, pb_globals, pb_state
 
 __all__ = [
     "is_anomaly_check_nan_enabled",
@@ -61,9 +61,11 @@ memset(&pool, 0, sizeof(pool))
 cdef uint64_t threads_seen = 0
 
 process.observer = NULL
+process.observed = 0
 process.capture = NULL
 process.anomaly = 0
-process.anomaly_check_nan = 1
+process.anomaly_checks = CHECK_NAN
+process.anomaly_rate = 0xffffffff
 process.full_collection = 0
 process.streams_used = 0
 process.inference = 0
@@ -182,7 +184,14 @@ def is_anomaly_check_nan_enabled():
     >>> pullback.is_anomaly_check_nan_enabled()
     True
     """
-    return bool(process.anomaly_check_nan)
+    return process.anomaly_checks & CHECK_NAN != 0
+
+
+def anomaly_settings():
+    """Return mode, check_nan, check_inf, check_forward and sample of anomaly detection."""
+    cdef int checks = process.anomaly_checks
+    return (bool(process.anomaly), checks & CHECK_NAN != 0, checks & CHECK_INF != 0,
+            checks & CHECK_FORWARD != 0, (<double>process.anomaly_rate + 1) / 4294967296.0)
 
 
 def set_anomaly_enabled(bint mode, bint check_nan=True):
@@ -195,7 +204,14 @@ def set_anomaly_enabled(bint mode, bint check_nan=True):
     >>> pullback.set_anomaly_enabled(False)
     """
     process.anomaly = mode
-    process.anomaly_check_nan = check_nan
+    process.anomaly_checks = CHECK_NAN if check_nan else 0
+    process.anomaly_rate = 0xffffffff
+
+
+def set_anomaly_checks(bint check_inf, bint check_forward, double sample):
+    """Add to what anomaly detection does: see ``autograd.detect_anomaly``."""
+    process.anomaly_checks |= CHECK_INF * check_inf | CHECK_FORWARD * check_forward
+    process.anomaly_rate = <uint32_t>max(0.0, sample * 4294967296.0 - 1)
 
 
 def push_saved_tensor_hooks(pack, unpack):

@@ -10,7 +10,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTu
 from libc.stdint cimport uint32_t, uint64_t
 
 from pullback.abi cimport pb_event
-from pullback._c.graph.anomaly cimport note_result
+from pullback._c.graph.anomaly cimport note_forward, note_result, wants_result
 from pullback._c.base.dtype cimport dtype as dtype_class
 from pullback._c.base.dtype cimport dtype_differentiable
 from pullback._c.dispatch.decompose cimport forward_or_decompose
@@ -169,7 +169,7 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
     if target is not None:
         if is_overriding(target):
             return call_override_of_op(op, args, given, names)
-        if process.observer == NULL:
+        if not process.observed:
             return apply_out(op, out, target)
         return apply_observed(op, out, target, apply_out)
     if op.flags & OP_INPLACE:
@@ -298,18 +298,25 @@ cdef void set_metadata_run(object (*run)(Op op, PyObject **args)) noexcept:
 
 
 cdef object apply_observed(Op op, PyObject **args, object target, way_to_apply apply):
-    """Run an op and notify observers."""
+    """Run an op and notify observers; in anomaly mode, check its results."""
     cdef pb_event event
+    cdef object result
+    cdef bint checked = wants_result()
+    if not checked and process.observer == NULL:
+        return apply(op, args, target)
     begin_op(&event, op, args)
     try:
-        return apply(op, args, target)
+        result = apply(op, args, target)
+        if checked:
+            note_forward(op.name, op.nargs, args, result)
+        return result
     finally:
         end_op(&event)
 
 
 cdef object op_apply(Op op, PyObject **args):
     """Run an op on parsed arguments; returns its results, with their history and tangents."""
-    if process.observer != NULL:
+    if process.observed:
         return apply_observed(op, args, None, apply_plainly)
     return apply_plainly(op, args, None)
 
@@ -383,7 +390,7 @@ cdef inline object record(Op op, PyObject **args, object result, pb_state *state
 
 cdef object op_apply_inplace(Op op, PyObject **args):
     """Run an op into its first argument; returns it, with its new history and tangents."""
-    if process.observer != NULL:
+    if process.observed:
         return apply_observed(op, args, None, apply_inplace)
     return apply_inplace(op, args, None)
 

@@ -45,6 +45,7 @@ cdef dict names = {}                # name -> bytes, kept for the lifetime of th
 cdef list attached = []             # the capsules
 cdef pb_observer *observers[MAX_OBSERVERS]
 cdef int count = 0
+cdef bint observes_results = False  # anomaly detection checks the results of ops
 cdef pb_observer relay
 memset(&relay, 0, sizeof(relay))
 relay.size = sizeof(pb_observer)
@@ -84,7 +85,15 @@ cdef int arrange() except -1:
         observers[count] = <pb_observer *>PyCapsule_GetPointer(capsule, PB_OBSERVER_CAPSULE)
         count += 1
     process.observer = NULL if count == 0 else observers[0] if count == 1 else &relay
+    process.observed = count > 0 or observes_results
     return 0
+
+
+def observe_results(bint enabled):
+    """Let every op go where its results can be checked, with or without observers, or not."""
+    global observes_results
+    observes_results = enabled
+    arrange()
 
 
 def attach_observer(capsule):

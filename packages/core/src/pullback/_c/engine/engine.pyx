@@ -26,11 +26,11 @@ from pullback.abi cimport PB_EVENT_EVALUATION, pb_event
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.engine.accumulate cimport (
     add_target, find_add_target, release_add_targets, sum_grads)
-from pullback._c.graph.anomaly cimport note_failure, note_freed
+from pullback._c.graph.anomaly cimport note_failure, note_freed, note_gradients
 from pullback._c.engine.apply_node cimport node_apply
 from pullback._c.engine.grad_utils cimport (
-    check_nan, check_not_in_transform, edge_of_input, edge_of_item, fit_gradient, implicit_seed,
-    is_logged, log_node, why_no_grad)
+    check_not_in_transform, edge_of_input, edge_of_item, fit_gradient, implicit_seed, is_logged,
+    log_node, why_no_grad)
 from pullback._c.device.handoff cimport on_fresh_stack
 from pullback._c.engine.hooks cimport (
     run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
@@ -352,8 +352,8 @@ cdef int run_node(GraphTask graph_task, node_task *task) except -1:
                 run_post_accumulate(node)
             if hooked:
                 run_post_hooks(node, grads, results)
-            if process.anomaly and process.anomaly_check_nan:
-                check_nan(node, grads, results)
+            if process.anomaly and process.anomaly_checks:
+                note_gradients(node, grads, results)
             if not graph_task.keep_graph:
                 node_release_saved(node, graph_task.freed)
                 if node.kind == NODE_COPY_SLICES:

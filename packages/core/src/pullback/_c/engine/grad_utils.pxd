@@ -6,7 +6,6 @@ from pullback._c.base.types cimport pb_edge, pb_layout, pb_node
 cdef object fit_gradient(pb_node *source, int position, pb_edge *edge, object value)
 cdef object implicit_seed(pb_edge *edge)
 cdef int check_implicit_seed(pb_layout *layout, int dtype) except -1
-cdef int check_nan(pb_node *node, PyObject **grads, PyObject **results) except -1
 cdef bint is_logged() except -1
 cdef int log_node(pb_node *node, PyObject **grads) except -1
 cdef int edge_of_input(object item, pb_edge *edge) except -1

@@ -20,7 +20,7 @@ from pullback._c.dispatch.observer cimport begin_event, end_event
 from pullback._c.graph.record cimport (
     accumulator_of, says_requires_grad, tensor_edge, tensor_needs_grad)
 from pullback._c.ops.reduce cimport sum_to_layout
-from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
+from pullback._c.base.state cimport globals_, pb_globals, thread_state
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_OVERRIDES, TENSOR_REQUIRES_GRAD, Tensor, device_of, is_tensor,
     tensor_device,
@@ -200,39 +200,7 @@ def depends_on_open_leaf(Tensor output not None):
     return False
 
 
-cdef int check_nan(pb_node *node, PyObject **grads, PyObject **results) except -1:
-    """Raise if a node's gradients have NaN; the text has the count and the first index."""
-    cdef uint32_t i, k
-    for i in range(node.nedges):
-        if results[i] == NULL or not has_nan(<object>results[i]):
-            continue
-        given = any([grads[k] != NULL and has_nan(<object>grads[k])
-                     for k in range(node.noutputs)])
-        raise RuntimeError(f"Function '{node_name(node)}' returned nan values in its {i}th output. "
-                           f"{describe_nan(<object>results[i])}; the gradients it was given had "
-                           f"{'some too' if given else 'none'}.")
-    return 0
-
-
-cdef str describe_nan(object tensor):
-    tensor = with_its_batch(tensor)
-    where = op_named("nonzero")(op_named("ne")(tensor, tensor)).tolist()
-    return (f"{len(where)} of {tensor.numel()} elements of shape {list(tensor.shape)} are nan, the "
-            f"first at index {tuple(where[0])}")
-
-
-cdef bint has_nan(object tensor) except -1:
-    cdef pb_state *state = thread_state()
-    cdef bint before = state.grad_enabled
-    tensor = with_its_batch(tensor)
-    state.grad_enabled = 0
-    try:
-        return bool(op_named("any")(op_named("ne")(tensor, tensor)).item())
-    finally:
-        state.grad_enabled = before
-
-
-cdef object with_its_batch(object tensor):
+def elements_of(tensor):
     """Return the elements: the batch of a batched tensor, the values of a sparse one, or itself."""
     if is_sparse(<PyObject *>tensor):
         return sparse_values(tensor)

@@ -241,6 +241,42 @@ op(
 )
 
 
+def _zero_where_zero_times_inf(grad_inputs, grad_outputs):
+    """Return a node's gradients with 0 for NaN where the gradient that it got is 0."""
+    grad = grad_outputs[0]
+    if grad is None:
+        return None
+    return tuple(
+        each
+        if each is None or each.shape != grad.shape
+        else ops.where(ops.isnan(each) & (grad == 0), 0, each, nan_safe=True)
+        for each in grad_inputs
+    )
+
+
+def _make_nan_safe(tensor):
+    """Let 0 times infinity be 0 in the derivatives of the ops of one shape behind a tensor."""
+    first = tensor.grad_fn if is_tensor(tensor) else None
+    waiting = [] if first is None else [first]
+    while waiting:
+        node = waiting.pop()
+        outputs = node._input_metadata
+        if "nan_safe" in node.metadata or hasattr(node, "variable") or len(outputs) != 1:
+            continue
+        if outputs[0].shape != first._input_metadata[0].shape:
+            continue
+        node.metadata["nan_safe"] = True
+        node.register_hook(_zero_where_zero_times_inf)
+        waiting.extend(below for below, _ in node.next_functions if below is not None)
+
+
+def _where_nan_safe(condition, self, other, nan_safe):
+    if nan_safe:
+        _make_nan_safe(self)
+        _make_nan_safe(other)
+    return ops.where(condition, self, other)
+
+
 op(
     "where(condition: Tensor, self: Operand? = None, other: Operand? = None) -> Tensor",
     forward="where",
@@ -256,8 +292,13 @@ op(
         "other": lambda g, condition: ops.where(condition, 0, g),
     },
     ref="numpy.where",
+    overload="where_nan_safe",
     doc="Return self where the condition holds, else other.\n\nWith a condition "
-    "alone: the positions where it holds, as a tuple of one index tensor per dim.",
+    "alone: the positions where it holds, as a tuple of one index tensor per dim.\n\n"
+    "An element that is not selected has a gradient of 0. Behind it 0 * inf is NaN, as in "
+    "``where(x > 0, x.log(), 0)`` at 0. With ``nan_safe=True`` it is 0 there: in the derivatives "
+    "of the ops whose results have the shape of ``self`` or ``other``, for operands of that "
+    "shape.",
     jvp="pointwise",
     samples=lambda: [
         case(mask(2, 3), T(2, 3), T(2, 3)),
@@ -269,17 +310,32 @@ op(
     ],
 )
 op(
-    "where_method(self: Operand, condition: Tensor, other: Operand) -> Tensor",
+    "where_nan_safe(condition: Tensor, self: Operand, other: Operand, *, nan_safe: bool) -> Tensor",
+    composite=_where_nan_safe,
     function=False,
-    composite=lambda self, condition, other: ops.where(condition, self, other),
+    method=False,
+    doc="Return self where the condition holds, else other; see ``where``.",
+    samples=lambda: [
+        case(mask(2, 3), T(2, 3), T(2, 3), nan_safe=True),
+        case(mask(3), T(2, 1), 2, nan_safe=False),
+    ],
+    ref=lambda np, condition, self, other, nan_safe: np.where(condition, self, other),
+)
+op(
+    "where_method(self: Operand, condition: Tensor, other: Operand, *, nan_safe: bool = False) "
+    "-> Tensor",
+    function=False,
+    composite=lambda self, condition, other, nan_safe: _where_nan_safe(
+        condition, self, other, nan_safe
+    ),
     method="where",
-    doc="Return self where the condition holds, else other.",
+    doc="Return self where the condition holds, else other; see the function.",
     samples=lambda: [
         case(T(2, 3), mask(2, 3), T(3)),
         case(T(2, 1), mask(3), 0),
         case(T(), mask(), T()),
     ],
-    ref=lambda np, self, condition, other: np.where(condition, self, other),
+    ref=lambda np, self, condition, other, nan_safe: np.where(condition, self, other),
 )
 
 

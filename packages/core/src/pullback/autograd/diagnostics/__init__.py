@@ -1,0 +1,1 @@
+"""Diagnostics of graphs and gradients; modules are imported when they are first used."""

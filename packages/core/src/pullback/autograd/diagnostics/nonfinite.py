@@ -1,0 +1,178 @@
+"""Checks of anomaly detection: NaN and infinity in results of ops and in gradients of nodes."""
+
+from __future__ import annotations
+
+import cmath
+import contextlib
+import math
+import threading
+
+import pullback as pb
+from pullback._c.base import state
+from pullback._c.engine.grad_utils import elements_of
+from pullback._c.graph.tensor import Tensor
+
+_CHECKED = "nan", "inf"
+
+
+def check_forward(name, operands, result):
+    """Raise if a result of an op has NaN or infinity that its operands do not have.
+
+    Of a sample of all ops, the operands may have it, too: the op that made it may be left out.
+    """
+    results = [one for one in _listed(result) if _has_elements(one)]
+    if _are_finite(results):
+        return
+    operands = [one for item in operands for one in _listed(item)]
+    with _check() as (kinds, sample):
+        for one in results:
+            for kind in kinds:
+                count, index = _count(one, kind)
+                if not count:
+                    continue
+                in_place = any(operand is one for operand in operands)
+                given = any(_has(operand, kind) for operand in operands if operand is not one)
+                if given and sample == 1:
+                    continue
+                raise RuntimeError(
+                    f"{name}() made {kind} in {count} of {elements_of(one).numel()} elements of "
+                    f"its result, the first at index {index}."
+                    + (" An operand has some, too: an op before made them." if given else "")
+                    + (" It wrote them in place, and may have found some there." * in_place)
+                    + _described(operands)
+                )
+
+
+def check_gradients(node, grads, results):
+    """Raise if a gradient that a node returns has NaN, or infinity where that is checked."""
+    if _are_finite([one for one in results if _has_elements(one)]):
+        return
+    with _check() as (kinds, _):
+        for number, one in enumerate(results):
+            for kind in kinds if _has_elements(one) else ():
+                count, index = _count(one, kind)
+                if not count:
+                    continue
+                elements = elements_of(one)
+                given = any(_has(grad, kind) for grad in grads)
+                raise RuntimeError(
+                    f"Function '{node.name()}' returned {kind} values in its {number}th output. "
+                    f"{count} of {elements.numel()} elements of shape {list(elements.shape)} are "
+                    f"{kind}, the first at index {index}; the gradients it was given had "
+                    f"{'some too' if given else 'none'}." + _note_on_zeros(grads, elements)
+                )
+
+
+class _Checking(threading.local):
+    """True while a thread checks: the ops that it runs then are not checked themselves."""
+
+    active = False
+
+
+_checking = _Checking()
+
+
+@contextlib.contextmanager
+def _check():
+    """Switch recording off; return the kinds that are looked for, and which part of all ops."""
+    _, nan, inf, _, sample = state.anomaly_settings()
+    recording = state.swap_grad_enabled(False)
+    _checking.active = True
+    try:
+        yield [kind for kind, on in zip(_CHECKED, (nan, inf)) if on], sample
+    finally:
+        _checking.active = False
+        state.swap_grad_enabled(recording)
+
+
+def _are_finite(tensors):
+    """Return True if no element can be NaN or infinite, which a sum of them all would show.
+
+    And while this thread checks. A sum may be infinite without any: False says nothing.
+    """
+    if _checking.active:
+        return True
+    _checking.active = True
+    recording = state.swap_grad_enabled(False)
+    try:
+        return all(cmath.isfinite(elements_of(one).sum().item()) for one in tensors)
+    finally:
+        _checking.active = False
+        state.swap_grad_enabled(recording)
+
+
+def _listed(value):
+    return value if isinstance(value, (tuple, list)) else [value]
+
+
+def _has_elements(value):
+    """Return True for tensors whose elements can be NaN and can be read."""
+    return (
+        isinstance(value, Tensor)
+        and (value.is_floating_point() or value.is_complex())
+        and not value.is_meta
+    )
+
+
+def _mask(tensor, kind):
+    tensor = elements_of(tensor)
+    return tensor.isnan() if kind == "nan" else tensor.isinf()
+
+
+def _has(value, kind):
+    if _has_elements(value):
+        return bool(_mask(value, kind).any().item())
+    if isinstance(value, float):
+        return math.isnan(value) if kind == "nan" else math.isinf(value)
+    return False
+
+
+def _count(tensor, kind):
+    """Return how many elements are of a kind, and the index of the first."""
+    mask = _mask(tensor, kind)
+    if not mask.any().item():
+        return 0, None
+    return int(mask.sum().item()), tuple(mask.nonzero()[0].tolist())
+
+
+def _described(operands):
+    """Return a line for each operand that is a number or a tensor of floats."""
+    lines = []
+    for number, one in enumerate(operands):
+        if isinstance(one, (int, float)) and not isinstance(one, bool):
+            lines.append(f"\n  operand {number}: {one}")
+        elif _has_elements(one):
+            lines.append(f"\n  operand {number}: {statistics(one)}")
+    return "".join(lines)
+
+
+def statistics(tensor):
+    """Return a tensor's dtype, shape, range and mean of finite elements, and counts, as text."""
+    elements = elements_of(tensor).detach()
+    kind = f"{str(elements.dtype).rpartition('.')[2]}{list(elements.shape)}"
+    counts = [(int((elements == 0).sum().item()), "zero")]
+    counts += [(_count(elements, each)[0], each) for each in _CHECKED]
+    found = ", ".join(f"{count} {what}" for count, what in counts if count)
+    size = elements.abs() if elements.is_complex() else elements
+    finite = size[pb.isfinite(size)]
+    if finite.numel() == 0:
+        return f"{kind} without finite elements" + (f", {found}" if found else "")
+    low, high, mean = (one.item() for one in (finite.min(), finite.max(), finite.double().mean()))
+    of = "absolute values" if elements.is_complex() else "values"
+    text = f"{kind} with {of} from {low:.6g} to {high:.6g}, mean {mean:.6g}"
+    return text + (f", {found}" if found else "")
+
+
+def _note_on_zeros(grads, elements):
+    """Return a note where the gradients are 0 at each NaN: these elements were masked later."""
+    nan = elements.isnan()
+    given = [elements_of(grad) for grad in grads if grad is not None]
+    if not given or not nan.any().item():
+        return ""
+    if any(grad.shape != elements.shape or (grad[nan] != 0).any().item() for grad in given):
+        return ""
+    return (
+        " The gradient is 0 at each of them: `where`, or a mask, does not use these elements of "
+        "the forward result, but 0 * inf is nan. Pass nan_safe=True to `where`, or replace the "
+        "operand's elements before the op."
+    )

@@ -1,0 +1,225 @@
+"""NaN and infinity: what anomaly detection checks, and derivatives of elements not selected."""
+
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pullback as pb
+from pullback.autograd import set_detect_anomaly
+
+
+def leaf(*values):
+    return pb.tensor(values, dtype=pb.float64, requires_grad=True)
+
+
+# ---- results of ops ------------------------------------------------------------------------------
+
+MAKERS = [
+    (lambda x: x / x, "div"),
+    (lambda x: x.log() * x, "mul"),
+    (lambda x: (x - 1).sqrt(), "sqrt"),
+    (lambda x: x.log().softmax(0) * x.log(), "mul"),
+    (lambda x: pb.stack([x, x / x]).sum(), "div"),
+    (lambda x: x.clone().div_(x), "div_"),
+    (lambda x: pb.vmap(lambda y: y / y)(x), "div"),
+]
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize(("function", "name"), MAKERS)
+def test_first_op_with_nan_is_named(function, name, requires_grad):
+    x = pb.tensor([0.0, 2.0], requires_grad=requires_grad)
+    with set_detect_anomaly(True, check_forward=True):
+        with pytest.raises(RuntimeError, match=rf"^{name}\(\) made nan in 1 of 2 elements"):
+            function(x)
+    function(x)
+
+
+def test_operands_are_described():
+    x = pb.tensor([[0.0, 2.0], [float("inf"), -4.0]])
+    with set_detect_anomaly(True, check_forward=True):
+        with pytest.raises(RuntimeError) as caught:
+            x * 0.0
+    assert str(caught.value).splitlines() == [
+        "mul() made nan in 1 of 4 elements of its result, the first at index (1, 0).",
+        "  operand 0: float32[2, 2] with values from -4 to 2, mean -0.666667, 1 zero, 1 inf",
+        "  operand 1: 0.0",
+    ]
+
+
+def test_nan_that_is_there_before_is_no_anomaly():
+    x = pb.tensor([1.0, float("nan")])
+    with set_detect_anomaly(True, check_forward=True):
+        (x + 1).exp().sum()
+        pb.ones(2).masked_fill(pb.tensor([True, False]), float("nan"))
+        pb.full((2,), float("nan"))
+
+
+def test_infinity_is_checked_where_it_is_asked_for():
+    x = pb.tensor([0.0, 2.0])
+    with set_detect_anomaly(True, check_forward=True):
+        x.log()
+    with set_detect_anomaly(True, check_forward=True, check_inf=True):
+        with pytest.raises(RuntimeError, match=r"^log\(\) made inf in 1 of 2"):
+            x.log()
+        (x + float("inf")).exp()
+
+
+def test_results_are_not_checked_outside():
+    with set_detect_anomaly(True):
+        pb.zeros(2) / 0
+    with set_detect_anomaly(True, check_forward=True):
+        with set_detect_anomaly(False):
+            pb.zeros(2) / 0
+        with set_detect_anomaly(True), pytest.raises(RuntimeError, match=r"^div\(\) made nan"):
+            set_detect_anomaly(True, check_forward=True).__enter__()
+            pb.zeros(2) / 0
+
+
+def test_results_of_all_threads_are_checked():
+    found = []
+
+    def run():
+        try:
+            pb.zeros(2) / 0
+        except RuntimeError as error:
+            found.append(str(error))
+
+    with set_detect_anomaly(True, check_forward=True):
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert len(found) == 1
+
+
+def test_nan_of_a_compiled_function_is_found():
+    function = pb.compile(lambda x: (x.log() * 0).sum())
+    x = pb.tensor([0.0, 2.0])
+    function(x), function(x)
+    with set_detect_anomaly(True, check_forward=True):
+        with pytest.raises(RuntimeError, match=r"^mul\(\) made nan"):
+            function(x)
+
+
+# ---- gradients -----------------------------------------------------------------------------------
+
+
+def test_infinite_gradient_is_found():
+    with set_detect_anomaly(True, check_inf=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(RuntimeError, match="'SqrtBackward0' returned inf values in its 0th"):
+            leaf(0.0, 2.0).sqrt().sum().backward()
+    leaf(0.0, 2.0).sqrt().sum().backward()
+
+
+def test_zero_times_infinity_is_explained():
+    x = leaf(0.0, 2.0)
+    with set_detect_anomaly(True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(RuntimeError, match=r"0 \* inf is nan. Pass nan_safe=True to `where`"):
+            pb.where(x > 0, x.log(), 0.0).sum().backward()
+        with pytest.raises(RuntimeError) as caught:
+            (x.log() * float("nan")).sum().backward()
+    assert "nan_safe" not in str(caught.value)
+
+
+def test_a_sample_finds_it_in_the_end():
+    with set_detect_anomaly(True, check_forward=True, sample=0.05):
+        with pytest.raises(RuntimeError, match=r"made nan"):
+            for _ in range(2000):
+                (pb.zeros(2) / 0).exp()
+    with set_detect_anomaly(True, sample=0.05), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(RuntimeError, match="returned nan values"):
+            for _ in range(2000):
+                (leaf(1.0) * float("nan")).backward()
+
+
+def test_a_sample_records_few_tracebacks():
+    x = leaf(1.0)
+    with set_detect_anomaly(True, sample=0.01):
+        noted = sum("traceback_" in (x * 2).grad_fn.metadata for _ in range(2000))
+    assert 2 <= noted <= 80
+
+
+@pytest.mark.parametrize(
+    "mode", [pb.autograd.detect_anomaly, lambda **k: set_detect_anomaly(True, **k)]
+)
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"sample": 0}, ValueError, "sample must be above 0 and at most 1, got 0"),
+        ({"sample": 1.5}, ValueError, "sample must be above 0 and at most 1, got 1.5"),
+        ({"sample": float("nan")}, ValueError, "sample must be above 0"),
+        ({"sample": "all"}, TypeError, "argument 'sample' must be float, not str"),
+        ({"check_inf": 1}, TypeError, "check_inf"),
+        ({"check_forward": None}, TypeError, "check_forward"),
+    ],
+)
+def test_wrong_arguments(mode, arguments, error, words):
+    before = pb._c.base.state.anomaly_settings()
+    with pytest.raises(error, match=words):
+        mode(**arguments)
+    assert pb._c.base.state.anomaly_settings() == before
+
+
+# ---- where(nan_safe=True) ------------------------------------------------------------------------
+
+PARTS = {  # name: (function, its derivatives by hand), all singular at 0
+    "log": (lambda x: x.log(), [lambda x: 1 / x, lambda x: -1 / x**2, lambda x: 2 / x**3]),
+    "sqrt": (
+        lambda x: x.sqrt(),
+        [lambda x: 0.5 * x**-0.5, lambda x: -0.25 * x**-1.5, lambda x: 0.375 * x**-2.5],
+    ),
+    "reciprocal": (
+        lambda x: 1 / x,
+        [lambda x: -(x**-2.0), lambda x: 2 * x**-3.0, lambda x: -6 * x**-4.0],
+    ),
+    "x log x": (
+        lambda x: x * (3 * x).log(),
+        [lambda x: np.log(3 * x) + 1, lambda x: 1 / x, lambda x: -1 / x**2],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@given(st.lists(st.sampled_from([0.0, -1.0, 0.5, 2.0, 3.0]), min_size=1, max_size=6))
+@settings(max_examples=25, deadline=None)
+def test_elements_that_are_not_selected_have_gradients_of_zero(name, values):
+    function, derivatives = PARTS[name]
+    x = leaf(*values)
+    y = pb.where(x > 0, function(x), 0.0, nan_safe=True)
+    for derivative in derivatives:
+        (y,) = pb.autograd.grad(y.sum(), x, create_graph=True)
+        expected = [derivative(v) if v > 0 else 0 for v in values]
+        np.testing.assert_allclose(y.detach().numpy(), expected, rtol=1e-12)
+
+
+def test_other_branch_and_method():
+    x = leaf(0.0, 2.0)
+    pb.where(x <= 0, 1.0, x.log(), nan_safe=True).sum().backward()
+    assert x.grad.tolist() == [0, 0.5]
+    x.grad = None
+    x.log().where(x > 0, 0.0, nan_safe=True).sum().backward()
+    assert x.grad.tolist() == [0, 0.5]
+
+
+def test_nan_of_selected_elements_stays():
+    x = leaf(0.0, -1.0, 2.0)
+    pb.where(x < 1, x.sqrt(), 0.0, nan_safe=True).sum().backward()
+    assert x.grad[0].isinf() and x.grad[1].isnan() and x.grad[2] == 0
+
+
+def test_transforms_are_nan_safe():
+    def function(x):
+        return pb.where(x > 0, x.log(), 0.0, nan_safe=True)
+
+    x = pb.tensor([0.0, 2.0])
+    assert pb.vmap(pb.func.grad(function))(x).tolist() == [0, 0.5]
+    assert pb.func.grad(lambda x: function(x).sum())(x).tolist() == [0, 0.5]
+    assert pb.func.hessian(lambda x: function(x).sum())(x).tolist() == [[0, 0], [0, -0.25]]
+    assert pb.func.jvp(function, (x,), (pb.ones(2),))[1].tolist() == [0, 0.5]
