@@ -199,3 +199,12 @@ for seed in range(3):
 print(len(runs), sorted(map(len, runs)))
 """
     assert run(code) == ["2 [2, 2]"]
+
+
+def test_it_computes_what_the_reference_does(run):
+    code = (
+        "from pullback.testing import compare_backends\n"
+        "model = pb.nn.Sequential(pb.nn.Linear(3, 8), pb.nn.Tanh(), pb.nn.Linear(8, 1))\n"
+        "print(compare_backends(model, pb.rand(5, 3), devices=('ref', 'example')))\n"
+    )
+    assert run(code)[0].startswith("equal: ref and example agree on ")

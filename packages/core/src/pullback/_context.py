@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
 import warnings
 
@@ -69,6 +70,16 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
 
 def _apply_fill():
     create.set_fills_new(_settings.deterministic and _settings.fill_uninitialized_memory)
+
+
+@contextlib.contextmanager
+def filled_memory():
+    """Fill new tensors without given elements in this process, whatever is set."""
+    create.set_fills_new(True)
+    try:
+        yield
+    finally:
+        _apply_fill()
 
 
 def set_fill_uninitialized_memory(mode):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.backend import hookimpl
 from pullback.backend.array_library import ArrayLibrary, functions_of
 from pullback.ops import ENTRIES
 from pullback.ops.table.primitives import PRIMITIVES
@@ -19,29 +18,11 @@ LIBRARIES = {"ofnumpy": "numpy", "ofstrict": "array_api_strict"}
 @pytest.fixture(scope="module", params=LIBRARIES)
 def device(request):
     """The name of a device of an array library, loaded as an installed plugin's would be."""
-    from pullback.backend import registry
+    from library_device import load
 
     name, library = request.param, LIBRARIES[request.param]
     pytest.importorskip(library)
-    made = ArrayLibrary(library)
-
-    class Plugin:
-        @hookimpl
-        def pullback_backend(self, device):
-            return made if device == name else None
-
-        @hookimpl
-        def pullback_register_kernels(self, table, device):
-            if device == name:
-                made.register(table)
-
-    found = registry._find
-    registry._find = lambda asked: (name, Plugin) if asked == name else found(asked)
-    try:
-        pb.ones(1, device=name)
-    finally:
-        registry._find = found
-    return name
+    return load(name, ArrayLibrary(library))
 
 
 # Ops whose kernels are the library's, some with other dtypes on the host.

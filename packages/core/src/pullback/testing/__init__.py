@@ -5,7 +5,16 @@
 """
 
 from pullback.testing.compare import assert_allclose, assert_close
+from pullback.testing.comparison import BackendComparison, Finding, compare_backends
 from pullback.testing.draw import make_tensor
 from pullback.testing.requirements import Requirements
 
-__all__ = ["Requirements", "assert_allclose", "assert_close", "make_tensor"]
+__all__ = [
+    "BackendComparison",
+    "Finding",
+    "Requirements",
+    "assert_allclose",
+    "assert_close",
+    "compare_backends",
+    "make_tensor",
+]

@@ -1,0 +1,11 @@
+"""``compare_backends``: which op, and which node of backward, computes something else elsewhere.
+
+``sides.py`` runs the function on copies, ``watch.py`` records ops and nodes and gives one side the
+other's values, ``measure.py`` compares two arrays, ``result.py`` has what users get, ``program.py``
+writes the program that shows one difference, and ``compare.py`` puts them together.
+"""
+
+from pullback.testing.comparison.compare import compare_backends
+from pullback.testing.comparison.result import BackendComparison, Finding
+
+__all__ = ["BackendComparison", "Finding", "compare_backends"]
