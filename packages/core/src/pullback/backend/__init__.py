@@ -5,6 +5,8 @@ See ``docs/reference/abi.md``; the compiled contract is ``abi.h`` in ``get_inclu
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pullback._c.base.errors import OutOfMemoryError
 from pullback._c.base.interrupts import INTERRUPTED
 from pullback._c.base.state import thread_number
@@ -17,6 +19,7 @@ from pullback._c.device.device import (
 )
 from pullback._c.device.device import known_device_types as device_types
 from pullback._c.device.streams import current_stream, set_stream, wait_stream
+from pullback._c.dispatch.fallback import fallback_counts as _fallback_counts
 from pullback._c.dispatch.observer import attach_observer, begin_range, detach_observer, end_range
 from pullback.backend import masks
 from pullback.backend.memory import Memory
@@ -26,6 +29,7 @@ from pullback.ops.table.primitives import PRIMITIVE_IDS
 __all__ = [
     "INTERRUPTED",
     "PRIMITIVE_IDS",
+    "FallbackCount",
     "Memory",
     "OutOfMemoryError",
     "attach_observer",
@@ -37,6 +41,7 @@ __all__ = [
     "device_types",
     "end_range",
     "explain",
+    "fallbacks",
     "get_float32_matmul_precision",
     "hookimpl",
     "installed",
@@ -44,6 +49,7 @@ __all__ = [
     "memory_stats",
     "observe_module_calls",
     "plugin_manager",
+    "reset_fallbacks",
     "set_current_device",
     "set_stream",
     "synchronize",
@@ -102,3 +108,43 @@ def explain(op: str, device: str | None = None) -> str:
             served.setdefault(how, []).append(dtype.name)
     lines = [f"{how} for {', '.join(names)}" for how, names in served.items()]
     return f"{op} on {kind}: primitive {primitive!r}: " + "; ".join(lines)
+
+
+class FallbackCount(NamedTuple):
+    """How often an op ran on the host for want of a kernel, and the bytes that were copied for it.
+
+    ``bytes`` counts both directions; it is 0 for devices with host memory.
+
+    >>> from pullback.backend import FallbackCount
+    >>> FallbackCount(2, 48).bytes
+    48
+    """
+
+    calls: int
+    bytes: int
+
+
+def fallbacks() -> dict[tuple[str, str], FallbackCount]:
+    """Return what ran on the host instead of a device without the kernel, by op and device type.
+
+    Counts since the process began or ``reset_fallbacks``, in all threads. The op is the one that
+    the program called, where the missing kernel is a part of it.
+
+    >>> import pullback
+    >>> pullback.backend.reset_fallbacks()
+    >>> y = pullback.ones(2, device="ref") + 1
+    >>> pullback.backend.fallbacks()
+    {}
+    """
+    return {key: FallbackCount(*count) for key, count in _fallback_counts(False).items()}
+
+
+def reset_fallbacks() -> None:
+    """Begin to count fallbacks to the host anew.
+
+    >>> import pullback
+    >>> pullback.backend.reset_fallbacks()
+    >>> pullback.backend.fallbacks()
+    {}
+    """
+    _fallback_counts(True)

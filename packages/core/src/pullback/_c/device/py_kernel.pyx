@@ -200,7 +200,7 @@ cdef str primitive_name(int primitive):
     return primitive_names[primitive]
 
 
-cdef object fetch(pb_device_type *found, pb_array *array):
+cdef object fetch(pb_device_type *found, pb_array *array, int64_t *moved):
     """Copy an operand of a backend with its own memory to a NumPy array of the same shape."""
     cdef int64_t high = 0, low = 0
     cdef int d, failed
@@ -216,6 +216,7 @@ cdef object fetch(pb_device_type *found, pb_array *array):
         else:
             low += (array.shape[d] - 1) * array.strides[d]
     numpy_dtype(array.dtype)
+    moved[0] += (high - low + 1) * size
     flat = numpy.empty((high - low + 1) * size, "u1")
     cdef size_t address = flat.ctypes.data
     message[0] = 0
@@ -230,17 +231,20 @@ cdef object fetch(pb_device_type *found, pb_array *array):
     return host_array(&host).copy()
 
 
-cdef int run_on_host(pb_device_type *found, object function, pb_call *call) except -1:
+cdef int64_t run_on_host(pb_device_type *found, object function, pb_call *call) except -1:
+    """Run a NumPy kernel on copies; returns how many bytes were copied, in both directions."""
+    cdef int64_t moved = 0
     cdef int i
-    outs = [fetch(found, call.out[i]) for i in range(call.nout)]
-    ins = [fetch(found, call.in_[i]) for i in range(call.nin)]
+    outs = [fetch(found, call.out[i], &moved) for i in range(call.nout)]
+    ins = [fetch(found, call.in_[i], &moved) for i in range(call.nin)]
     run_quietly(function, outs, ins, call)
     for i in range(call.nout):
-        put_back(found, call.out[i], outs[i])
-    return 0
+        put_back(found, call.out[i], outs[i], &moved)
+    return moved
 
 
-cdef int put_back(pb_device_type *found, pb_array *array, object result) except -1:
+cdef int put_back(pb_device_type *found, pb_array *array, object result,
+                  int64_t *moved) except -1:
     """Write a NumPy array into a strided output: in one copy if it is dense, else by elements."""
     cdef size_t size = dtype_itemsize[array.dtype]
     cdef int64_t offset, step = 1
@@ -251,6 +255,7 @@ cdef int put_back(pb_device_type *found, pb_array *array, object result) except 
         step *= array.shape[d]
     if step == 0:
         return 0
+    moved[0] += step * size
     if dense:
         return put_bytes(found, array, array.offset, result, step * size)
     for index in numpy.ndindex(result.shape):

@@ -2,7 +2,10 @@
 """Python kernels, and what runs where a device has no kernel: a decomposition or the host's."""
 
 import os
+import sys
 import warnings
+
+from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_NUM_DTYPES, PB_U64, pb_call
 from pullback._c.base.dtype cimport dtype_object
@@ -10,12 +13,15 @@ from pullback._c.base.state cimport thread_state
 from pullback._c.device.device cimport (
     DEVICE_REF, device_type, device_types, pb_device_type, pb_entry)
 from pullback._c.device.py_kernel cimport run_callable, run_on_host
+from pullback._c.graph.op cimport Op, all_ops
 from pullback.ops.table.primitives import PRIMITIVES
 
 cdef list primitive_names = list(PRIMITIVES)
 cdef set warned = set()
 cdef dict permitted = {}
 cdef bint warn_always = False
+cdef dict counts = {}           # (op, device) -> [calls, bytes copied]
+cdef dict ops_by_code = {}      # the code of an op's Python function -> the op's name
 
 
 def set_warn_always(bint always):
@@ -30,6 +36,15 @@ def permit_on_host(str device, primitives):
     And all others for uint64, which a backend may leave out and no wider integer stands in for.
     """
     permitted[device] = frozenset(primitives)
+
+
+def fallback_counts(bint reset):
+    """Return the calls and copied bytes of fallbacks, by op and device; begin anew on demand."""
+    global counts
+    found = {key: tuple(value) for key, value in counts.items()}
+    if reset:
+        counts = {}
+    return found
 
 
 class KernelMissing(Exception):
@@ -55,22 +70,68 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
         if found.host:
             return run_callable(<object>fallback.callable, call, True, "ref")
         return run_on_host(found, <object>fallback.callable, call)
+    op, frame = user_call(primitive)
     if device not in permitted or (primitive not in permitted[device] and key != PB_U64):
-        refuse_or_warn(primitive, dtype, device)
+        refuse_or_warn(op, primitive, dtype, device, frame)
+    return run_counted(found, <object>fallback.callable, call, (op, device))
+
+
+cdef int run_counted(pb_device_type *found, object function, pb_call *call, tuple key) except -1:
+    """Run a kernel of the host, and count the call and the bytes that it copies."""
+    cdef int64_t moved = 0
     if found.host:
-        return run_callable(<object>fallback.callable, call, True, "ref")
-    return run_on_host(found, <object>fallback.callable, call)
+        run_callable(function, call, True, "ref")
+    else:
+        moved = run_on_host(found, function, call)
+    count = counts.setdefault(key, [0, 0])
+    count[0] += 1
+    count[1] += moved
+    return 0
 
 
-cdef int refuse_or_warn(str primitive, str dtype, str device) except -1:
+cdef tuple user_call(str primitive):
+    """Return the name of the op that the program called, and the frame that called it.
+
+    The name is the primitive's where no Python function of an op is on the stack; the frame is
+    None in a thread of the engine.
+    """
+    cdef Op op
+    if not ops_by_code:
+        for op in reversed(all_ops):        # the first of those that share a function
+            for function in (op.python, op.decompose):
+                ops_by_code[getattr(function, "__code__", None)] = op.name
+    name = primitive
+    try:
+        frame = sys._getframe()
+    except ValueError:                      # no Python frame at all
+        return name, None
+    while frame is not None and is_ours(frame):
+        name = ops_by_code.get(frame.f_code, name)
+        frame = frame.f_back
+    return name, frame
+
+
+cdef bint is_ours(frame) except -1:
+    return (frame.f_globals.get("__name__") or "").partition(".")[0] == "pullback"
+
+
+cdef int refuse_or_warn(str op, str primitive, str dtype, str device, frame) except -1:
     """Raise NotImplementedError where the host is forbidden; else warn, once for a primitive."""
-    missing = f"{primitive!r} has no kernel for '{dtype}' on device {device!r}"
+    missing = f"{primitive!r}{'' if op == primitive else f', a part of {op!r},'} " \
+              f"has no kernel for '{dtype}' on device {device!r}"
     if os.environ.get("PULLBACK_FALLBACK") == "error":
         raise NotImplementedError(
             f"{missing}, and PULLBACK_FALLBACK=error forbids the fallback to the host")
     if warn_always or (device, primitive) not in warned:
         warned.add((device, primitive))
-        warnings.warn(f"{missing}: it runs on the host in NumPy", RuntimeWarning, stacklevel=2)
+        text = f"{missing}: it runs on the host in NumPy"
+        if frame is None:
+            warnings.warn(text, RuntimeWarning)
+        else:
+            warnings.warn_explicit(
+                text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno,
+                frame.f_globals.get("__name__"),
+                frame.f_globals.setdefault("__warningregistry__", {}))
     return 0
 
 
