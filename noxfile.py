@@ -142,6 +142,7 @@ def conform(session: nox.Session) -> None:
     install_wheels(session, "core", "cpu", others=("pytest>=8", "scipy", example))
     for device in session.posargs or ("ref", "cpu", "example"):
         options = ("--pyargs", "pullback.testing.suite", "-q", "--pullback-device", device)
+        options += ("--pullback-device-strict",)
         run_pytest(session, *options)
 
 

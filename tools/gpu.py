@@ -110,7 +110,7 @@ def test(*more: str) -> tuple[int, str]:
     shared = importlib.util.find_spec("xdist") is not None and processes > 1
     command = [
         *(sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-q", TESTS),
-        *("--pullback-device", "cuda", "--junit-xml=gpu-report.xml"),
+        *("--pullback-device", "cuda", "--pullback-device-strict", "--junit-xml=gpu-report.xml"),
         *(("-n", str(processes), "--dist", "worksteal") if shared else ()),
         *more,
     ]

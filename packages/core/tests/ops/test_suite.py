@@ -84,9 +84,74 @@ def test_device_is_chosen(suite):
 
 
 def test_unknown_device_is_an_error(suite):
-    result = suite(Requirements(), "--pullback-device", "nonsense")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["*RuntimeError*'nonsense'*"])
+    for names in ("ref,nonsense", ","):
+        result = suite(Requirements(), "--pullback-device", names)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["*--pullback-device: expected names of devices (ref, cpu*"])
+
+
+def test_several_devices_are_tested_and_counted_apart(suite, monkeypatch):
+    monkeypatch.setenv("PULLBACK_PLUGINS", "off")
+    result = suite(Requirements(), "-v", "--pullback-device", "ref, cuda,ref")
+    result.assert_outcomes(passed=2, skipped=2)
+    result.stdout.fnmatch_lines(["*test_op?ref-value-expm1? PASSED*", "*ref value: 2 ops, *"])
+
+
+USERS = """
+    import pytest
+    import pullback as pb
+
+    @pytest.fixture
+    def made(pullback_device):
+        return pb.zeros(2)
+
+    def test_device(pullback_device, made):
+        assert str(made.device) == str(pb.ones(1, device=pullback_device).device)
+        assert pb.get_default_device() == pb.device(pullback_device)
+
+    def test_plain():
+        assert str(pb.get_default_device()) == DEFAULT
+"""
+
+
+@pytest.fixture
+def users_tests(pytester, monkeypatch):
+    """Run tests as a user writes them, where the plugins of all devices are left out."""
+    monkeypatch.setenv("PULLBACK_PLUGINS", "off")
+    pytester.makepyfile(USERS.replace("DEFAULT", repr(str(pb.get_default_device()))))
+    return lambda *options: pytester.runpytest_inprocess("-v", "-rs", *options)
+
+
+def test_the_fixture_is_the_default_device_without_the_option(users_tests):
+    users_tests().assert_outcomes(passed=2)
+
+
+def test_the_fixture_goes_through_the_devices(users_tests):
+    result = users_tests("--pullback-device", "ref,meta")
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["*::test_device?ref? PASSED*", "*::test_device?meta? PASSED*"])
+
+
+def test_a_device_that_cannot_be_used_is_skipped_with_the_reason(users_tests):
+    result = users_tests("--pullback-device", "cuda")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*device 'cuda' cannot be used: *PULLBACK_PLUGINS*"])
+    result = users_tests("--pullback-device", "ref,cuda", "--pullback-device-strict")
+    result.assert_outcomes(passed=2, errors=1)
+
+
+def test_a_test_may_choose_its_devices_itself(pytester):
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("pullback_device", ["meta"])
+        def test_own(pullback_device):
+            assert pullback_device == "meta"
+        """
+    )
+    result = pytester.runpytest_inprocess("--pullback-device", "ref,meta")
+    result.assert_outcomes(passed=1)
 
 
 def test_a_failure_shows_the_samples(suite, monkeypatch):

@@ -1,24 +1,29 @@
-"""pytest options and fixtures of the conformance suite; pytest loads it where core is installed.
+"""pytest options and fixtures of the conformance suite, and the fixture ``pullback_device``.
 
-Nothing of the package is imported before a test of the suite runs.
+pytest loads it where core is installed. Without ``--pullback-device`` nothing of the package is
+imported before a test of the suite runs.
 """
 
 from __future__ import annotations
+
+import contextlib
 
 import pytest
 
 
 class SuiteTotals:
-    """What each check of the suite ran on."""
+    """What each check of the suite ran on, for each of several devices."""
 
-    def __init__(self):
+    def __init__(self, several_devices=False):
+        self.several_devices = several_devices
         self.found = {}
         self.expected = {}
 
-    def count(self, name, totals, expected):
-        """Add one op's totals; failures that were expected are counted apart."""
+    def count(self, name, totals, expected, device=""):
+        """Add one op's totals on a device; failures that were expected are counted apart."""
         from pullback.testing.runner import Totals
 
+        name = f"{device} {name}" if self.several_devices else name
         if expected:
             self.expected[name] = self.expected.get(name, 0) + len(totals.failures)
             totals = Totals(totals.ops, totals.samples - len(totals.failures))
@@ -47,8 +52,14 @@ def pytest_addoption(parser):
     group = parser.getgroup("pullback")
     group.addoption(
         "--pullback-device",
-        metavar="NAME",
-        help="where the suite of ops runs; else on the default device",
+        metavar="NAMES",
+        help="devices, separated by commas, that the suite of ops and tests with the fixture "
+        "pullback_device run on; else the default device",
+    )
+    group.addoption(
+        "--pullback-device-strict",
+        action="store_true",
+        help="fail tests on a device that cannot be used, instead of skipping them",
     )
     group.addoption(
         "--pullback-mode",
@@ -69,7 +80,74 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "pullback_share: one of many alike, of which --pullback-share runs a part"
     )
-    config.stash[TOTALS] = SuiteTotals()
+    config.stash[TOTALS] = SuiteTotals(len(chosen_devices(config)) > 1)
+
+
+def chosen_devices(config):
+    """Return the names that ``--pullback-device`` lists, or an empty list."""
+    given = config.getoption("--pullback-device") or ""
+    return list(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session):
+    """Refuse a device type that nothing provides, before tests are collected."""
+    names = chosen_devices(session.config)
+    if session.config.getoption("--pullback-device") is None:
+        return
+    from pullback import backend
+
+    known = dict.fromkeys(["ref", "cpu", "cuda", "meta", *backend.installed()])
+    known.update(dict.fromkeys(backend.device_types()))
+    for name in names or [""]:
+        if name.partition(":")[0] not in known:
+            raise pytest.UsageError(
+                f"--pullback-device: expected names of devices ({', '.join(known)}), separated by "
+                f"commas; got {name!r}"
+            )
+
+
+def pytest_generate_tests(metafunc):
+    """Run a test with the fixture once for each of several devices."""
+    names = chosen_devices(metafunc.config)
+    if len(names) < 2 or "pullback_device" not in metafunc.fixturenames:
+        return
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        if "pullback_device" in mark.args[0]:  # the test says itself which
+            return
+    metafunc.parametrize("pullback_device", names, indirect=True, scope="session")
+
+
+def device_of(item):
+    """Return the device that was asked for a test with the fixture, or None."""
+    if "pullback_device" not in getattr(item, "fixturenames", ()):
+        return None
+    names = chosen_devices(item.config)
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return parameters.get("pullback_device", names[0] if len(names) == 1 else None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Make the device of a test the default one while it and its fixtures run."""
+    device = device_of(item)
+    with contextlib.ExitStack() as stack:
+        if device is not None and why_unusable(device) is None:
+            import pullback
+
+            stack.enter_context(pullback.device(device))
+        return (yield)
+
+
+def why_unusable(name):
+    """Return the reason why a device cannot be used, or None."""
+    import pullback
+
+    try:
+        pullback.zeros(1, device=name)
+    except (RuntimeError, ImportError, NotImplementedError) as error:
+        return f"device {name!r} cannot be used: {error}"
+    return None
 
 
 def pytest_collection_modifyitems(config, items):
@@ -95,10 +173,22 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session")
 def pullback_device(request):
-    """The device under test, as text."""
+    """The device under test, as text: each of ``--pullback-device``, or the default device.
+
+    It is the default device while a test runs that has this fixture. Tests are skipped on a
+    device that cannot be used, or fail with ``--pullback-device-strict``.
+    """
     import pullback
 
-    return request.config.getoption("--pullback-device") or str(pullback.get_default_device())
+    names = chosen_devices(request.config)
+    name = getattr(request, "param", names[0] if names else None)
+    if name is None:
+        return str(pullback.get_default_device())
+    reason = why_unusable(name)
+    if reason is not None:
+        strict = request.config.getoption("--pullback-device-strict")
+        (pytest.fail if strict else pytest.skip)(reason)
+    return name
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """The conformance suite: every op of the table, every check, on one device.
 
-    pytest --pyargs pullback.testing.suite --pullback-device NAME
+    pytest --pyargs pullback.testing.suite --pullback-device NAME[,NAME...]
 
 or, in a backend's own tests, one line: ``from pullback.testing.suite import *``. What the device
 cannot do is said by its plugin (see ``pullback.testing.Requirements``).
@@ -32,7 +32,7 @@ def test_op(name, entry, pullback_device, pullback_mode, pullback_requirements, 
         found = run_check(
             name, entry, without=pullback_requirements.without_dtypes, mode=pullback_mode
         )
-    pullback_totals.count(name, found, expected=reason is not None)
+    pullback_totals.count(name, found, reason is not None, pullback_device)
     if reason is not None:
         assert found.failures, f"expected to fail ({reason}), but every sample passes"
         pytest.xfail(reason)
