@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pullback_profiler.events.function_event import FunctionEvent, Kernel
     from pullback_profiler.events.memory_records import MemRecordsAcc
     from pullback_profiler.events.string_table import StringTable
+    from pullback_profiler.expectation import expect
     from pullback_profiler.export.emit import emit_itt, emit_nvtx
     from pullback_profiler.importers.nsys import load_nsys
     from pullback_profiler.importers.nvprof import EnforceUnique, load_nvprof, parse_nvprof_trace
@@ -51,6 +52,7 @@ _MODULES = {
     "step_tracker": ("KinetoStepTracker",),
     "torch_profiler": ("tensorboard_trace_handler",),
     "events.string_table": ("StringTable",),
+    "expectation": ("expect",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -72,6 +74,7 @@ __all__ = [
     "StringTable",
     "emit_itt",
     "emit_nvtx",
+    "expect",
     "format_memory",
     "format_time",
     "load_nsys",

@@ -1,4 +1,4 @@
-"""Names of torch.profiler, which the package pullback-profiler implements.
+"""Names of torch.profiler, which the package pullback-profiler implements; also ``expect``.
 
 ``python -m pullback.profiler script.py`` runs a program under the profiler.
 """
@@ -19,6 +19,7 @@ _NAMES = (
     "KinetoStepTracker",
     "ProfilerAction",
     "ProfilerActivity",
+    "expect",
     "profile",
     "record_function",
     "schedule",
