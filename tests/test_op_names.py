@@ -51,6 +51,7 @@ WORDS = {
     ),
     "pin_memory": "an argument, and a method of batches",
     **dict.fromkeys(("index", "copy", "to", "full", "gradient", "imag", "convolution"), "words"),
+    "diff": "a command of the profiler",
     "lstm": "a module of kernels",
     "tensordot": "a function of opt_einsum",
 }

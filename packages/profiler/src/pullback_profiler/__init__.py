@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pullback_profiler.events.string_table import StringTable
     from pullback_profiler.expectation import expect
     from pullback_profiler.export.emit import emit_itt, emit_nvtx
+    from pullback_profiler.export.trace_diff import diff_traces
     from pullback_profiler.importers.nsys import load_nsys
     from pullback_profiler.importers.nvprof import EnforceUnique, load_nvprof, parse_nvprof_trace
     from pullback_profiler.record.recording import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
@@ -53,6 +54,7 @@ _MODULES = {
     "torch_profiler": ("tensorboard_trace_handler",),
     "events.string_table": ("StringTable",),
     "expectation": ("expect",),
+    "export.trace_diff": ("diff_traces",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -72,6 +74,7 @@ __all__ = [
     "ProfilerAction",
     "ProfilerActivity",
     "StringTable",
+    "diff_traces",
     "emit_itt",
     "emit_nvtx",
     "expect",

@@ -6,7 +6,8 @@ output if the program ended with an exception, below its traceback. The exit cod
 program's. Processes that the program forks have no results.
 
 Under ``mpiexec`` each process writes its own files: ``{rank}`` in a name is its number.
-``python -m pullback.profiler merge trace.json trace-*.json`` makes one trace of several.
+``python -m pullback.profiler merge trace.json trace-*.json`` makes one trace of several, and
+``python -m pullback.profiler diff before.json after.json`` compares two.
 """
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["merge"]:
         merge(given[1:])
+        return
+    if given[:1] == ["diff"]:
+        diff(given[1:])
         return
     own, program, is_module = split(given, parser)
     options = parser.parse_args(own)
@@ -164,6 +168,55 @@ def merge(arguments: list[str]) -> None:
     except ValueError as error:
         parser.error(str(error))
     print(f"wrote {options.target}")
+
+
+def diff(arguments: list[str]) -> None:
+    """Print how one profile differs from another: ``diff BEFORE AFTER``.
+
+    Raises: SystemExit with code 1 if time grew by more than ``--fail-above``; with code 2, after
+    one line, for files that are no profiles and cannot be read.
+
+    >>> diff(["before.json"])
+    Traceback (most recent call last):
+    SystemExit: 2
+    """
+    from pullback_profiler.export.trace_diff import SORT_KEYS as KEYS
+    from pullback_profiler.export.trace_diff import diff_traces
+
+    parser = _Parser(prog=f"{PROGRAM} diff", description="Compare two profiles, by name.")
+    parser.add_argument("before", help="a trace, as --trace writes it")
+    parser.add_argument("after", help="another one")
+    parser.add_argument("--sort", choices=KEYS, default="time", help="what is largest first")
+    parser.add_argument("--limit", metavar="N", type=int, default=20, help="rows, -1 for all (20)")
+    parser.add_argument(
+        "--fail-above", metavar="PERCENT", type=percent, help="exit with 1 if time grew more"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        changes = diff_traces(options.before, options.after)
+    except OSError as error:
+        parser.error(f"cannot open {error.filename!r}: {error.strerror}")
+    except ValueError as error:
+        parser.error(str(error))
+    text = changes.table(options.sort, options.limit)
+    failed = options.fail_above is not None and changes.growth() > options.fail_above
+    if failed:
+        text += f"time grew by {changes.growth():.2f}%, more than {options.fail_above:g}%\n"
+    with_stream(sys.stdout, lambda stream: stream.write(printable(text, stream)))
+    if failed:
+        sys.exit(1)
+
+
+def percent(text: str) -> float:
+    """Return a number of percent, which ``%`` may follow.
+
+    >>> percent("10%"), percent("2.5")
+    (10.0, 2.5)
+    """
+    try:
+        return float(text.removesuffix("%"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected percent such as 10%, got {text!r}") from None
 
 
 def sort_key(text: str) -> str:

@@ -1,4 +1,5 @@
-"""Names of torch.profiler, which the package pullback-profiler implements; also ``expect``.
+"""Names of torch.profiler, which the package pullback-profiler implements; also ``expect`` and
+``diff_traces``.
 
 ``python -m pullback.profiler script.py`` runs a program under the profiler.
 """
@@ -19,6 +20,7 @@ _NAMES = (
     "KinetoStepTracker",
     "ProfilerAction",
     "ProfilerActivity",
+    "diff_traces",
     "expect",
     "profile",
     "record_function",

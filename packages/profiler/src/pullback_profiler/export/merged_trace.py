@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ def merge_traces(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     """
     if not paths:
         raise ValueError("merge_traces(): expected at least one trace")
-    traces = [_read(path) for path in paths]
+    traces = [read_trace(path) for path in paths]
     begin = min(int(trace.get("baseTimeNanoseconds", 0)) for trace in traces)
     events: list[dict[str, Any]] = []
     for place, trace in enumerate(traces):
@@ -42,13 +43,23 @@ def merge_traces(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     return {**head, "baseTimeNanoseconds": begin, "traceEvents": events}
 
 
-def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_trace(path: str | os.PathLike[str], plain: bool = False) -> dict[str, Any]:
+    """Return a trace of a file, which has a list ``traceEvents``; ``.gz`` files are read too.
+
+    With ``plain`` the file may be that list alone. Raises: OSError; ValueError for other files.
+
+    >>> read_trace("no such file")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'no such file'
+    """
     opener = gzip.open if os.fspath(path).endswith(".gz") else open
     try:
         with opener(path, "rt", encoding="utf-8") as file:
             trace = json.load(file)
-    except ValueError as error:
+    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{os.fspath(path)!r} is no trace: {error}") from error
+    if plain and isinstance(trace, list):
+        trace = {"traceEvents": trace}
     if not isinstance(trace, dict) or not isinstance(trace.get("traceEvents"), list):
         raise ValueError(f"{os.fspath(path)!r} is no trace: it has no list 'traceEvents'")
     return trace
