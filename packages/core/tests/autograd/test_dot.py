@@ -96,3 +96,14 @@ def test_dot_that_fails(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "which", lambda name: str(program))
     with pytest.raises(RuntimeError, match="dot failed: no font"):
         to_dot(pb.ones(1, requires_grad=True)).svg()
+
+
+def test_highlighted_nodes_and_the_arrows_between_them():
+    x, w = (pb.ones(1, requires_grad=True) for _ in range(2))
+    y = x.exp() * w
+    nodes = [y.grad_fn, y.grad_fn.next_functions[0][0]]
+    bold = [line.split()[0] for line in to_dot(y, highlight=nodes).splitlines() if "pen" in line]
+    assert bold == ["n0", "n1", "n0"]  # the two nodes, and the arrow from one to the other
+    assert "pen" not in to_dot(y)
+    with pytest.raises(TypeError, match="argument 'highlight' must have Nodes, not int"):
+        to_dot(y, highlight=[1])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pullback._c.graph.node import Node
 from pullback._c.graph.tensor import Tensor
 
 _LEAF = 'shape=box, style=filled, fillcolor="#cfe8cf"'
 _ROOT = 'shape=box, style=filled, fillcolor="#f5d9b8"'
+_BOLD = 'color="#c0392b", penwidth=2'
 
 
 class Dot(str):
@@ -44,15 +46,15 @@ def _program():
     return shutil.which("dot")
 
 
-def to_dot(tensors, names=None):
+def to_dot(tensors, names=None, *, highlight=()):
     r"""Return the graph behind a tensor (or several, or edges) as Graphviz text.
 
     Nodes are shown by name; leaves with shape and dtype, and by name if ``names`` (a dict of name
-    to tensor) has them. Arrows have the direction of gradients. The result is a str with a method
-    ``svg()``.
+    to tensor) has them. Arrows have the direction of gradients. The nodes in ``highlight``, and the
+    arrows between them, are drawn bold. The result is a str with a method ``svg()``.
 
-    Raises: TypeError for anything but tensors and edges; RuntimeError for a tensor without a
-    history.
+    Raises: TypeError for anything but tensors and edges, and when ``highlight`` has anything but
+    nodes; RuntimeError for a tensor without a history.
 
     >>> import pullback
     >>> x = pullback.ones(2, requires_grad=True)
@@ -72,14 +74,26 @@ def to_dot(tensors, names=None):
         )
     roots = [_root(item) for item in _listed(tensors)]
     known = {id(tensor): name for name, tensor in (names or {}).items()}
+    return draw(roots, known, highlight)
+
+
+def draw(roots, known, highlight):
+    """Return the graph behind roots, as (node, output number, description), as Graphviz text.
+
+    ``known`` has names of leaves by id; ``highlight`` the nodes to draw bold.
+    """
+    bold = _bold(highlight)
     numbers, order = _numbered([node for node, _, _ in roots])
-    lines = [f"  n{k} [{_look(node, known)}];" for k, node in enumerate(order)]
+    lines = [
+        f"  n{k} [{_look(node, known)}{f', {_BOLD}' if id(node) in bold else ''}];"
+        for k, node in enumerate(order)
+    ]
     for position, (node, nr, what) in enumerate(roots):
         lines.append(f"  r{position} [{_label(f'output {position}', what)}, {_ROOT}];")
         lines.append(f"  r{position} -> n{numbers[id(node)]}{_mark(nr)};")
     for k, node in enumerate(order):
         lines.extend(
-            f"  n{k} -> n{numbers[id(below)]}{_mark(nr)};"
+            f"  n{k} -> n{numbers[id(below)]}{_mark(nr, {id(node), id(below)} <= bold)};"
             for below, nr in node.next_functions
             if below is not None
         )
@@ -107,6 +121,16 @@ def _root(item):
         )
     edge = get_gradient_edge(item)
     return edge.node, edge.output_nr, _kind(item)
+
+
+def _bold(highlight):
+    """Return the ids of nodes to highlight."""
+    for node in highlight:
+        if not isinstance(node, Node):
+            raise TypeError(
+                f"to_dot(): argument 'highlight' must have Nodes, not {type(node).__name__}"
+            )
+    return {id(node) for node in highlight}
 
 
 def _numbered(roots):
@@ -139,5 +163,6 @@ def _label(*lines):
     return f'label="{text}"'
 
 
-def _mark(number):
-    return f' [label="{number}"]' if number else ""
+def _mark(number, bold=False):
+    marks = [f'label="{number}"'] * bool(number) + [_BOLD] * bold
+    return f" [{', '.join(marks)}]" if marks else ""
