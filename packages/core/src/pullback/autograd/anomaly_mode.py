@@ -17,7 +17,7 @@ __all__ = ["detect_anomaly", "set_detect_anomaly"]
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
 
-def _users_frame():
+def users_frame():
     """Return the innermost frame outside this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
@@ -27,7 +27,7 @@ def _users_frame():
 
 def _source_line():
     """Return the file and line of the user's running code."""
-    frame = _users_frame()
+    frame = users_frame()
     return f'File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}'
 
 
@@ -39,7 +39,7 @@ def _stack():
     import linecache  # only needed in this mode
 
     lines = []
-    frame = _users_frame()
+    frame = users_frame()
     while frame is not None:
         code, number = frame.f_code, frame.f_lineno
         source = linecache.getline(code.co_filename, number, frame.f_globals).strip()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pullback._c.base import state
 from pullback._c.engine import stream_order
@@ -17,13 +18,19 @@ from pullback.autograd._dot import to_dot
 from pullback.autograd._mutation import allow_mutation_on_saved_tensors
 from pullback.utils.hooks import RemovableHandle
 
+if TYPE_CHECKING:
+    from pullback.autograd.diagnostics.explain import explain_grad
+    from pullback.autograd.diagnostics.sites import record_sites
+
 __all__ = [
     "GradientEdge",
     "Node",
     "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
+    "explain_grad",
     "get_gradient_edge",
     "increment_version",
+    "record_sites",
     "region_activation_memory_budget",
     "register_multi_grad_hook",
     "save_on_cpu",
@@ -32,6 +39,16 @@ __all__ = [
     "set_warn_on_accumulate_grad_stream_mismatch",
     "to_dot",
 ]
+
+
+_DIAGNOSTICS = {"explain_grad": "explain", "record_sites": "sites"}  # imported on first use
+
+
+def __getattr__(name):
+    if name not in _DIAGNOSTICS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"pullback.autograd.diagnostics.{_DIAGNOSTICS[name]}")
+    return getattr(module, name)
 
 
 class GradientEdge(NamedTuple):

@@ -86,6 +86,20 @@ cdef object inert_inputs(pb_node *node):
     return [i for i in range(op.ntensors) if op.arg_names[op.tensor_args[i]] not in names]
 
 
+def node_inert_inputs(Node self not None):
+    """Return the positions among the gradients that hooks receive which next_functions leaves out.
+    """
+    return inert_inputs(node_of(self))
+
+
+def node_retained(Node self not None):
+    """Return the outputs whose gradients retain_grad() keeps, if they are alive."""
+    if node_of(self).extra == NULL or self.node.extra.retain == NULL:
+        return []
+    found = [reference() for reference in (<dict>self.node.extra.retain).values()]
+    return [tensor for tensor in found if tensor is not None]
+
+
 def node_metadata(Node self not None):
     """A dict for the user's own notes on this node."""
     if self.node == NULL:

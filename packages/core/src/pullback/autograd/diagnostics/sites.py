@@ -1,0 +1,293 @@
+"""``record_sites``: a context manager that records the source lines of ops."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Iterable
+from contextlib import ContextDecorator
+from types import FrameType
+from typing import Any, NamedTuple
+
+import numpy
+
+import pullback
+from pullback._c.base import state
+from pullback._c.graph.op import Op
+from pullback._c.graph.tensor import Tensor
+from pullback.autograd import anomaly_mode, grad_mode
+from pullback.autograd.diagnostics.records import (
+    KEY,
+    Record,
+    Site,
+    Sites,
+    fresh_number,
+    number,
+    of_thread,
+)
+from pullback.autograd.function import Function
+from pullback.overrides import (
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+    TorchFunctionMode,
+)
+
+_LEAF = 2**64 - 1  # the sequence number of nodes that accumulate into leaves
+_APPLY = Function.apply.__func__.__code__  # type: ignore[attr-defined]
+
+
+class record_sites(ContextDecorator):
+    """Record the source line of every operation inside, for ``explain_grad``.
+
+    A context manager, whose value is the records, and a decorator; thread-local, and can be nested.
+    For each operation it notes the line of the user's code that ran it, the tensors that it took
+    and returned, and why its results have no history where an input had one: ``detach``, ``.data``,
+    ``no_grad``, a result of integers, a Python number. Nodes made inside have the line in
+    ``metadata['site_']``. Records keep no tensor alive. The last block of a thread stays known to
+    ``explain_grad`` until the next one begins. Operations run several times slower inside.
+
+    >>> import pullback
+    >>> from pullback.autograd.graph import explain_grad, record_sites
+    >>> x = pullback.ones(2, requires_grad=True)
+    >>> with record_sites() as sites:
+    ...     loss = (x.detach() * 2).sum()
+    >>> sites
+    <Sites: 3 operations>
+    >>> explain_grad(x, loss).reason
+    'detach'
+    """
+
+    def __init__(self) -> None:
+        self._open: list[_Mode] = []
+
+    def _recreate_cm(self) -> record_sites:
+        return record_sites()  # each call of a decorated function has its own
+
+    def __enter__(self) -> Sites:
+        mode = _Mode()
+        mode.__enter__()
+        self._open.append(mode)
+        of_thread.open = (*of_thread.open, mode.sites)
+        return mode.sites
+
+    def __exit__(self, *error: Any) -> None:
+        mode = self._open.pop()
+        mode.__exit__(*error)
+        of_thread.open = tuple(sites for sites in of_thread.open if sites is not mode.sites)
+        of_thread.last = mode.sites
+
+
+class _Mode(TorchFunctionMode):
+    """Receives the calls of a thread and records those that concern tensors."""
+
+    def __init__(self) -> None:
+        self.sites = Sites()
+        self.arrays: dict[int, tuple[weakref.ref, int]] = {}  # numbers of arrays, by address
+        self.floats: dict[float, int] = {}  # numbers of what item() and its like returned
+        with DisableTorchFunction(), grad_mode.inference_mode(False), grad_mode.enable_grad():
+            node = pullback.zeros((), requires_grad=True).clone().grad_fn
+        self.first = node._sequence_nr()  # nodes made inside have higher numbers
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = {} if kwargs is None else kwargs
+        if func.__name__ == "__get__":  # reading an attribute changes nothing
+            result = func(*args, **kwargs)
+            if not isinstance(result, Tensor) or func in _functions().unrecorded:
+                return result
+            given = _tensors(args)
+            before = _states_of(given)
+        else:
+            given = _tensors((*args, *kwargs.values()))
+            before = _states_of(given)
+            result = _call(func, args, kwargs)
+            if result is NotImplemented:
+                return result
+        with DisableTorchFunctionSubclass():
+            self._compare(func, args, given, before, result)
+        return result
+
+    def _compare(self, func, args, given, before, result):
+        """Find out what a call has returned, written and cut off, and record it."""
+        pairs = list(zip(given, before, _states_of(given), strict=True))
+        written = [t for t, old, new in pairs if new.version != old.version]
+        lost = [t for t, old, new in pairs if old.tracked and not new.tracked]
+        returned = [t for t in _tensors((result,)) if not any(t is item for item in given)]
+        is_number = func in _functions().numeric
+        if returned or written or lost or is_number:
+            others = self._known_values(args) if self.arrays or self.floats else ()
+            values = self._keep_value(result) if is_number else ()
+            self._note(func, before, returned, written, lost, others, values)
+
+    def _keep_value(self, value):
+        """Give an array or a float that was made of a tensor a number, which is returned."""
+        made = fresh_number()
+        if isinstance(value, numpy.ndarray):
+            self.arrays[_address(value)] = (weakref.ref(value), made)
+        elif isinstance(value, float) and abs(value) not in (0.0, 1.0):
+            self.floats[value] = made
+        return (made,)
+
+    def _known_values(self, args):
+        """Return the numbers of arrays and floats among some arguments."""
+        found = []
+        for value in args:
+            if isinstance(value, numpy.ndarray):
+                reference, known = self.arrays.get(_address(value), (lambda: None, 0))
+                found.extend([known] if reference() is not None else [])
+            elif isinstance(value, float) and value in self.floats:
+                found.append(self.floats[value])
+        return found
+
+    def _note(self, func, before, returned, written, lost, others, values):
+        frame = anomaly_mode.users_frame()
+        site = Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        made = [*returned, *written]
+        tracked = tuple(item.number for item in before if item.tracked)
+        end = None
+        if lost:
+            end = "detach"
+        elif tracked and not _in_custom_forward(frame):
+            end = _end(func, made)
+        inputs = (*(item.number for item in before), *others)
+        targets = [number(t, renew=True) for t in (*_with_bases(written), *lost)]
+        outputs = (*map(number, returned), *targets, *values)
+        self.sites.records.append(Record(_name(func), site, inputs, outputs, tracked, end))
+        if end is None:
+            _mark(made, [item.node for item in before], self.first, site)
+
+
+class _State(NamedTuple):
+    """An input before an op."""
+
+    number: int
+    tracked: bool
+    version: int
+    node: Any
+
+
+def _states_of(tensors: list[Tensor]) -> list[_State]:
+    with DisableTorchFunctionSubclass():  # subclasses are not to see what is read here
+        return [_state_of(tensor) for tensor in tensors]
+
+
+def _call(func: Any, args: tuple, kwargs: dict) -> Any:
+    """Call a function; an operator takes arrays, and refuses other operands by NotImplemented.
+
+    A mode receives an operator as the operation, which raises for both.
+    """
+    try:
+        return func(*args, **kwargs)
+    except TypeError:
+        foreign = [a for a in args if not isinstance(a, (Tensor, int, float, complex))]
+        if not isinstance(func, Op) or len(args) != 2 or not foreign:
+            raise
+        if not isinstance(foreign[0], (numpy.ndarray, numpy.generic)):
+            return NotImplemented
+    return func(*(pullback.as_tensor(a) if a is foreign[0] else a for a in args), **kwargs)
+
+
+def _state_of(tensor: Tensor) -> _State:
+    try:
+        version = 0 if tensor.is_inference() else tensor._version
+        return _State(number(tensor), tensor.requires_grad, version, tensor.grad_fn)
+    except RuntimeError:  # of a view, or of a batch, that can no longer be used
+        return _State(number(tensor), False, 0, None)
+
+
+class _Functions(NamedTuple):
+    """Functions that are told apart."""
+
+    unrecorded: frozenset  # attributes that are other tensors, not computed from their owner
+    numeric: frozenset  # return what is no tensor
+    makers: frozenset  # make tensors of data
+
+
+@functools.cache
+def _functions() -> _Functions:
+    return _Functions(
+        frozenset((Tensor.grad.__get__, Tensor._base.__get__)),
+        frozenset(
+            (
+                *(Tensor.item, Tensor.tolist, Tensor.numpy),
+                *(Tensor.__float__, Tensor.__int__, Tensor.__complex__),
+            )
+        ),
+        frozenset((pullback.tensor, pullback.as_tensor, pullback.asarray, pullback.from_numpy)),
+    )
+
+
+def _end(func: Any, made: list[Tensor]) -> str | None:
+    """Say why results have no history although an input has one; None if one has."""
+    known = _functions()
+    if func in known.numeric:
+        return "number"
+    if any(t.requires_grad for t in made):
+        return None
+    if state.is_inference_mode_enabled():
+        return "inference_mode"
+    if not state.is_grad_enabled():
+        return "no_grad"
+    if func in known.makers:
+        return "copy"
+    if func == Tensor.data.__get__:
+        return "data"
+    if func is Tensor.detach:
+        return "detach"
+    if func is pullback.autograd.grad:
+        return "no_create_graph"
+    if not any(t.is_floating_point() or t.is_complex() for t in made):
+        return "integer"
+    return "not_differentiable"
+
+
+def _in_custom_forward(frame: FrameType) -> bool:
+    """True inside the ``forward`` of a custom Function, whose node is made afterwards."""
+    above: FrameType | None = frame
+    while above is not None:
+        if above.f_code is _APPLY:
+            return True
+        above = above.f_back
+    return False
+
+
+def _tensors(values: Iterable[Any]) -> list[Tensor]:
+    """Return the tensors among some values, also those in a tuple, list or dict of them."""
+    found = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, (tuple, list, dict)):
+            items = value.values() if isinstance(value, dict) else value
+            found.extend(item for item in items if isinstance(item, Tensor))
+    return found
+
+
+def _address(array: numpy.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _with_bases(tensors: list[Tensor]) -> list[Tensor]:
+    """Add the tensors whose memory some tensors are views of."""
+    bases = [t._base for t in tensors]
+    return [*tensors, *(base for base in bases if base is not None)]
+
+
+def _name(func: Any) -> str:
+    name = func.__name__
+    return func.__self__.__name__ if name in ("__get__", "__set__") else name
+
+
+def _mark(made: list[Tensor], before: list[Any], first: int, site: Site) -> None:
+    """Give the nodes of an op's results that are new the op's site."""
+    seen = {id(node) for node in before if node is not None}
+    waiting = [t.grad_fn for t in made]
+    alive = []  # so that no id is used twice
+    while waiting:
+        node = waiting.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        alive.append(node)
+        if first < node._sequence_nr() < _LEAF and KEY not in node.metadata:
+            node.metadata[KEY] = site
+            waiting.extend(below for below, _ in node.next_functions)
