@@ -114,9 +114,18 @@ class saved_tensors_hooks:
     needed; it must return a tensor of the same shape and dtype. The innermost pair is called;
     hooks are thread-local.
 
-    Raises: TypeError for hooks that cannot be called; RuntimeError where hooks are disabled, and
-    when ``pack_hook`` writes into its argument. In backward: TypeError or RuntimeError when
-    ``unpack_hook`` returns anything else.
+    With ``compose`` a tensor that ``pack_hook`` returned goes on to the enclosing pair, as if it
+    were saved there; anything else that it returned is kept. Backward calls the unpack hooks in
+    reverse order.
+
+    The pair takes tensors of at least ``min_bytes``, saved by one of ``ops`` (names of ops such as
+    'mul', or of nodes such as 'MulBackward0', whose last number does not count), for which
+    ``predicate(tensor)`` is true. What it does not take goes to the enclosing pair, with
+    ``compose`` or without, and is saved as without hooks if none takes it.
+
+    Raises: TypeError for hooks or a predicate that cannot be called, and for other types of ``ops``
+    or ``min_bytes``; RuntimeError where hooks are disabled, and when ``pack_hook`` writes into its
+    argument. In backward: TypeError or RuntimeError when ``unpack_hook`` returns anything else.
 
     >>> import pullback
     >>> x = pullback.tensor([2.], requires_grad=True)
@@ -125,9 +134,21 @@ class saved_tensors_hooks:
     >>> y.backward()
     >>> x.grad
     tensor([4.])
+
+    >>> def half(t):
+    ...     return t.to(pullback.float16)
+    >>> def full(t):
+    ...     return t.to(pullback.float32)
+    >>> with pullback.autograd.graph.save_on_cpu():                          # packs second
+    ...     with pullback.autograd.graph.saved_tensors_hooks(
+    ...         half, full, compose=True, ops=["mul"], min_bytes=4096
+    ...     ):
+    ...         y = (pullback.ones(2000, requires_grad=True) * 2).exp()
     """
 
-    def __init__(self, pack_hook, unpack_hook):
+    def __init__(
+        self, pack_hook, unpack_hook, *, compose=False, ops=None, min_bytes=0, predicate=None
+    ):
         for name, hook in (("pack_hook", pack_hook), ("unpack_hook", unpack_hook)):
             if not callable(hook):
                 raise TypeError(
@@ -135,9 +156,20 @@ class saved_tensors_hooks:
                 )
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
+        self.compose = compose
+        self._selection = None
+        if ops is not None or predicate is not None or type(min_bytes) is not int or min_bytes > 0:
+            from pullback.autograd.diagnostics import composed_hooks
+
+            self._selection = composed_hooks.Selection(ops, min_bytes, predicate)
 
     def __enter__(self):
-        state.push_saved_tensor_hooks(self.pack_hook, self.unpack_hook)
+        pair = self.pack_hook, self.unpack_hook
+        if self.compose or self._selection is not None:
+            from pullback.autograd.diagnostics import composed_hooks
+
+            pair = composed_hooks.composed(*pair, self.compose, self._selection)
+        state.push_saved_tensor_hooks(*pair)
 
     def __exit__(self, *args):
         state.pop_saved_tensor_hooks()
@@ -148,7 +180,8 @@ class save_on_cpu(saved_tensors_hooks):
 
     Tensors in host memory are saved as they are. With ``pin_memory`` the copies are in pinned
     memory, if the device supports it, and are copied back asynchronously. ``device_type`` is
-    torch's argument and has no effect.
+    torch's argument and has no effect. ``compose``, ``ops``, ``min_bytes`` and ``predicate`` are
+    those of ``saved_tensors_hooks``.
 
     >>> import pullback
     >>> x = pullback.ones(2, requires_grad=True)
@@ -159,20 +192,32 @@ class save_on_cpu(saved_tensors_hooks):
     tensor([2., 2.])
     """
 
-    def __init__(self, pin_memory=False, device_type="cuda"):
+    def __init__(
+        self,
+        pin_memory=False,
+        device_type="cuda",
+        *,
+        compose=False,
+        ops=None,
+        min_bytes=0,
+        predicate=None,
+    ):
         from pullback._c.interop import arrays, pinned_tensors
+        from pullback.autograd.diagnostics.composed_hooks import Moved
 
         def pack(tensor):
             if arrays.is_host(tensor):
-                return tensor.device, tensor
+                return Moved(tensor.device, tensor)
             copy = pinned_tensors.pinned_like(tensor) if pin_memory else None
-            return tensor.device, tensor.cpu() if copy is None else copy.copy_(tensor)
+            return Moved(tensor.device, tensor.cpu() if copy is None else copy.copy_(tensor))
 
         def unpack(packed):
             device, tensor = packed
             return tensor.to(device, non_blocking=pin_memory)
 
-        super().__init__(pack, unpack)
+        super().__init__(
+            pack, unpack, compose=compose, ops=ops, min_bytes=min_bytes, predicate=predicate
+        )
 
 
 class disable_saved_tensors_hooks:

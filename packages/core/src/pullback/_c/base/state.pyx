@@ -225,6 +225,11 @@ def push_saved_tensor_hooks(pack, unpack):
     pb_thread_state.saved_hooks = <PyObject *>pair
 
 
+def saved_tensor_hooks():
+    """Return this thread's innermost hooks as (pack, unpack, enclosing hooks or None), or None."""
+    return None if pb_thread_state.saved_hooks == NULL else <object>pb_thread_state.saved_hooks
+
+
 def pop_saved_tensor_hooks():
     """End the innermost pair of saved-tensor hooks."""
     if pb_thread_state.saved_hooks == NULL:

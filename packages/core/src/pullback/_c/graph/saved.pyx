@@ -6,6 +6,7 @@ snapshot cannot represent, are saved as objects. An output is saved without a co
 so that there is no cycle.
 """
 
+cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint32_t, uint64_t
@@ -39,8 +40,8 @@ cdef int save_tensor(pb_node *node, int index, Tensor tensor, bint is_output) ex
     """Save a tensor at an index of a new node."""
     cdef pb_saved *saved = node_saved(node) + index
     check_savable(tensor)
-    if thread_state().saved_hooks != NULL:
-        return save_packed(node, index, tensor, is_output)
+    if thread_state().saved_hooks != NULL and save_packed(node, index, tensor, is_output):
+        return 0
     saved.version = tensor.storage.version
     saved.dtype = tensor.dtype
     if is_output:
@@ -91,6 +92,10 @@ cdef class KeptTuple:
     """A saved tuple: tensors with their versions, results of pack hooks, other values."""
 
 
+cdef enum:
+    PACKED_VERSION = -1         # in place of the version of a tensor that a hook packed
+
+
 cdef int save_tuple(pb_node *node, int index, tuple values) except -1:
     """Save a parameter that may hold tensors, which are checked and packed as saved tensors are."""
     cdef pb_saved *saved = node_saved(node) + index
@@ -109,27 +114,49 @@ cdef int save_tuple(pb_node *node, int index, tuple values) except -1:
             check_savable(<Tensor>value)
             kept.versions[i] = (<Tensor>value).storage.version
             if kept.unpack is not None:
-                kept.values[i] = packed_by(pack, <Tensor>value)
+                packed = packed_by(pack, <Tensor>value, node)
+                if packed is not declined:
+                    kept.values[i] = packed
+                    kept.versions[i] = PACKED_VERSION
     saved.kind = SAVED_TUPLE
     Py_INCREF(kept)
     saved.object = <PyObject *>kept
     return 0
 
 
+cdef object declined = object()         # what a pack hook that declined gave
+
+
+@cython.auto_pickle(False)
+cdef class SelectivePack:
+    """A pack hook that is told what saves, and may decline.
+
+    It calls ``function(tensor, op, node)`` with the names of the op and of its node; those of a
+    custom Function are the same. Where that returns NotImplemented, the tensor is saved as without
+    hooks.
+    """
+    cdef readonly object function
+
+    def __init__(self, function):
+        self.function = function
+
+
 cdef int save_packed(pb_node *node, int index, Tensor tensor, bint is_output) except -1:
-    """Call the innermost pack hook with the tensor and save the result."""
+    """Call the innermost pack hook with the tensor and save the result; 0 if it declined."""
     cdef object pack, unpack
     pack, unpack, _ = <tuple>thread_state().saved_hooks
-    pack_into(node, index, tensor, is_output, pack, unpack)
-    return 0
+    return pack_into(node, index, tensor, is_output, pack, unpack)
 
 
 cdef int pack_into(pb_node *node, int index, Tensor tensor, bint is_output, object pack,
                    object unpack) except -1:
+    """Save what a pack hook makes of a tensor; returns 0, and saves nothing, if it declined."""
     cdef pb_saved *saved = node_saved(node) + index
     cdef uint32_t version = tensor.storage.version
     lent = tensor_alias(tensor) if is_output else tensor    # no cycle over the node itself
-    packed = packed_by(pack, <Tensor>lent)
+    packed = packed_by(pack, <Tensor>lent, node)
+    if packed is declined:
+        return 0
     saved.kind = SAVED_PACKED
     saved.flags = PACKED_OUTPUT if is_output else PACKED_ROOT if tensor.node == NULL else 0
     saved.dtype = tensor.dtype
@@ -144,7 +171,7 @@ cdef int pack_into(pb_node *node, int index, Tensor tensor, bint is_output, obje
     if tensor.flags & TENSOR_IS_WRAPPED:
         wrapper = copy_wrapper_state(tensor)
     unpack_hooks(node)[index] = (unpack, wrapper)
-    return 0
+    return 1
 
 
 cdef object copy_wrapper_state(Tensor tensor):
@@ -179,13 +206,22 @@ cdef dict unpack_hooks(pb_node *node):
     return <dict>node.extra.saved_hooks
 
 
-cdef object packed_by(object pack, Tensor lent):
-    """Call a pack hook with a tensor; raises if the hook writes to it."""
+cdef object called(object pack, Tensor lent, pb_node *node):
+    if type(pack) is not SelectivePack:
+        return pack(lent)
+    name = (<Op>node.op).name if node.kind == NODE_OP else node_name(node)
+    found = (<SelectivePack>pack).function(
+        lent, name, (<Op>node.op).node_name if node.kind == NODE_OP else name)
+    return declined if found is NotImplemented else found
+
+
+cdef object packed_by(object pack, Tensor lent, pb_node *node):
+    """Call a pack hook with a tensor that a node saves; raises if the hook writes to it."""
     cdef uint32_t version = lent.storage.version
     from pullback._c.base.state import swap_grad_enabled
     before = swap_grad_enabled(False)
     try:
-        packed = pack(lent)
+        packed = called(pack, lent, node)
     finally:
         swap_grad_enabled(before)
     if lent.storage.version != version:
@@ -362,7 +398,7 @@ cdef tuple unpack_tuple(pb_node *node, KeptTuple kept):
     cdef Tensor tensor
     found = []
     for value, version in zip(kept.values, kept.versions):
-        if version is not None and kept.unpack is not None:
+        if version == PACKED_VERSION:
             value = unpacked_by(kept.unpack, value)
         elif version is not None:
             tensor = <Tensor>value
