@@ -21,6 +21,7 @@ from pullback.utils.hooks import RemovableHandle
 if TYPE_CHECKING:
     from pullback.autograd.diagnostics.explain import explain_grad
     from pullback.autograd.diagnostics.sites import record_sites
+    from pullback.autograd.diagnostics.memory import memory
 
 __all__ = [
     "GradientEdge",
@@ -31,6 +32,7 @@ __all__ = [
     "get_gradient_edge",
     "increment_version",
     "record_sites",
+    "memory",
     "region_activation_memory_budget",
     "register_multi_grad_hook",
     "save_on_cpu",
@@ -39,6 +41,18 @@ __all__ = [
     "set_warn_on_accumulate_grad_stream_mismatch",
     "to_dot",
 ]
+
+# Modules of `diagnostics` that have further names; imported on first use.
+_DIAGNOSTICS = {
+    "memory": "memory",
+}
+
+
+def __getattr__(name):
+    if name not in _DIAGNOSTICS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"pullback.autograd.diagnostics.{_DIAGNOSTICS[name]}")
+    return getattr(module, name)
 
 
 _DIAGNOSTICS = {"explain_grad": "explain", "record_sites": "sites"}  # imported on first use

@@ -7,22 +7,24 @@ from types import MethodType
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free
 
 from pullback._c.engine.apply_node cimport node_apply
 from pullback._c.base.dtype cimport dtype_object
 from pullback._c.graph.op cimport Op
-from pullback._c.base.layout cimport layout_same_shape, layout_shape_tuple
+from pullback._c.base.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
+from pullback._c.device.storage cimport storage_original, storage_retain
 from pullback._c.graph.node cimport (
     Node, node_extra, node_gradient_count, node_name, node_object, node_of, saved_clear)
-from pullback._c.graph.saved cimport node_check_alive, pack_into, saved_unpack
+from pullback._c.graph.record cimport SliceWrite
+from pullback._c.graph.saved cimport KeptTuple, node_check_alive, pack_into, saved_unpack
 from pullback._c.base.state cimport thread_state
-from pullback._c.graph.tensor cimport Tensor, device_of, is_tensor
+from pullback._c.graph.tensor cimport Tensor, device_of, is_tensor, tensor_wrap
 from pullback._c.base.types cimport (
-    NODE_ACCUMULATE, NODE_HOOKED, NODE_OP, NODE_PYTHON, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT,
-    SAVED_PACKED, SAVED_SHAPE, SAVED_TUPLE, node_edges, node_meta, node_saved, pb_meta, pb_node,
-    pb_saved)
+    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_HOOKED, NODE_OP, NODE_PYTHON, SAVED_NONE, SAVED_OBJECT,
+    SAVED_OUTPUT, SAVED_PACKED, SAVED_SHAPE, SAVED_TENSOR, SAVED_TUPLE, node_edges, node_meta,
+    node_saved, pb_meta, pb_node, pb_saved, pb_storage)
 
 cdef extern from "Python.h":
     void PyType_Modified(PyTypeObject *type)
@@ -249,6 +251,76 @@ cdef int pack_saved(Node self, int index, object pack, object unpack) except -1:
         raise
     saved_clear(&before)
     return 0
+
+
+# ---- what diagnostics read -----------------------------------------------------------------------
+
+def saved_entries(Node self not None):
+    """Return the saved tensors and packed values of a node, unchecked: (name, kind, value).
+
+    No hook runs, no version is compared and no tensor gets a history. The kinds: "leaf" and
+    "object", the saved object itself; "snapshot", a new tensor over the saved memory; "packed", a
+    tuple of what the pack hook returned, and the shape and dtype of what it packed.
+    """
+    cdef pb_node *node = self.node
+    cdef pb_saved *saved
+    cdef uint32_t i
+    cdef list found = []
+    if node == NULL:
+        return found
+    for i in range(node.nsaved):
+        saved = node_saved(node) + i
+        if saved.kind in (SAVED_NONE, SAVED_OBJECT, SAVED_SHAPE):
+            continue
+        name = f"saved_tensors[{i}]" if node.kind == NODE_PYTHON else (<Op>node.op).saved_names[i]
+        if saved.kind == SAVED_TUPLE:
+            kept = <KeptTuple>saved.object
+            for k, value in enumerate(kept.values):
+                if kept.versions[k] is not None:
+                    found.append((f"{name}[{k}]", "object", value) if is_tensor(value)
+                                 else (f"{name}[{k}]", "packed", (value, None, None)))
+        elif saved.kind == SAVED_PACKED:
+            found.append((name, "packed", (<object>saved.object, layout_shape_tuple(saved.layout),
+                                           dtype_object(saved.dtype))))
+        elif saved.kind == SAVED_TENSOR:
+            found.append((name, "object" if (<Tensor>saved.object).node != NULL else "leaf",
+                          <object>saved.object))
+        else:
+            found.append((name, "snapshot", tensor_wrap(
+                storage_retain(saved.storage), layout_retain(saved.layout), saved.offset,
+                saved.dtype)))
+    return found
+
+
+def memory_owners(Tensor tensor not None):
+    """Return numbers of a tensor's memory, and of the storage that was allocated for it.
+
+    (address of the tensor's storage, its owners, address of the allocated one, its owners, bytes).
+    Both are the same unless the tensor's storage has a version counter of its own over the memory
+    of another. Owners are tensors, saved values, storage objects, and storages over this one.
+    """
+    cdef pb_storage *memory = storage_original(tensor.storage)
+    cdef int64_t nbytes = memory.nbytes
+    if memory.extra != NULL and memory.extra.capacity > nbytes:
+        nbytes = memory.extra.capacity
+    return (<size_t>tensor.storage, tensor.storage.refcount, <size_t>memory, memory.refcount,
+            nbytes)
+
+
+def node_inside(Node self not None):
+    """Return the op of a node; of an in-place write to a view the node of the op; else None."""
+    if self.node != NULL and self.node.kind == NODE_OP:
+        return <object>self.node.op
+    if self.node != NULL and self.node.kind == NODE_COPY_SLICES:
+        return node_object((<SliceWrite>self.node.op).inner)
+    return None
+
+
+def known_metadata(Node self not None):
+    """Return the dict ``metadata`` of a node if there is one, else None."""
+    if self.node == NULL or self.node.extra == NULL or self.node.extra.metadata == NULL:
+        return None
+    return <object>self.node.extra.metadata
 
 
 # ---- calling -------------------------------------------------------------------------------------
