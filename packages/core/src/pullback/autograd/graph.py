@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pullback.autograd.diagnostics.explain import explain_grad
     from pullback.autograd.diagnostics.sites import record_sites
     from pullback.autograd.diagnostics.memory import memory
+    from pullback.autograd.diagnostics.peak import predict_peak
 
 __all__ = [
     "GradientEdge",
@@ -33,6 +34,7 @@ __all__ = [
     "increment_version",
     "record_sites",
     "memory",
+    "predict_peak",
     "region_activation_memory_budget",
     "register_multi_grad_hook",
     "save_on_cpu",
@@ -45,6 +47,7 @@ __all__ = [
 # Modules of `diagnostics` that have further names; imported on first use.
 _DIAGNOSTICS = {
     "memory": "memory",
+    "predict_peak": "peak",
 }
 
 

@@ -285,6 +285,19 @@ cdef int target_number(Op op, str name) except -1:
                      f"argument")
 
 
+def formula_steps(Op op not None, names):
+    """Return the ops of the traced formula for these arguments, and whether its result is a product.
+
+    None where the formula cannot be traced. ``names`` is a key of ``op.formulas``.
+    """
+    cdef Formula formula
+    cdef int position = list(op.formulas).index(names)
+    formula = <Formula>backward_of(op).formulas[position]
+    if not formula.tried:
+        compile_formula(op, formula)
+    return None if formula.traced is None else (formula.traced.ops, formula.traced.ends_in_product)
+
+
 def trace_call(op, args, kwargs):
     """Record an op call if an argument is a Trace, else return None."""
     for value in (*args, *kwargs.values()):
