@@ -21,6 +21,7 @@ from pullback.utils.hooks import RemovableHandle
 if TYPE_CHECKING:
     from pullback.autograd.diagnostics.explain import explain_grad
     from pullback.autograd.diagnostics.sites import record_sites
+    from pullback.autograd.diagnostics.holders import who_holds
     from pullback.autograd.diagnostics.memory import memory
     from pullback.autograd.diagnostics.peak import predict_peak
 
@@ -42,12 +43,14 @@ __all__ = [
     "set_override_stale_capture_stream",
     "set_warn_on_accumulate_grad_stream_mismatch",
     "to_dot",
+    "who_holds",
 ]
 
 # Modules of `diagnostics` that have further names; imported on first use.
 _DIAGNOSTICS = {
     "memory": "memory",
     "predict_peak": "peak",
+    "who_holds": "holders",
 }
 
 
