@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pullback.autograd.diagnostics.holders import who_holds
     from pullback.autograd.diagnostics.memory import memory
     from pullback.autograd.diagnostics.peak import predict_peak
+    from pullback.autograd.diagnostics.per_sample import per_sample_gradients
 
 __all__ = [
     "GradientEdge",
@@ -35,6 +36,7 @@ __all__ = [
     "increment_version",
     "record_sites",
     "memory",
+    "per_sample_gradients",
     "predict_peak",
     "region_activation_memory_budget",
     "register_multi_grad_hook",
@@ -49,6 +51,7 @@ __all__ = [
 # Modules of `diagnostics` that have further names; imported on first use.
 _DIAGNOSTICS = {
     "memory": "memory",
+    "per_sample_gradients": "per_sample",
     "predict_peak": "peak",
     "who_holds": "holders",
 }
