@@ -20,11 +20,11 @@ from pullback.utils.hooks import RemovableHandle
 
 if TYPE_CHECKING:
     from pullback.autograd.diagnostics.explain import explain_grad
-    from pullback.autograd.diagnostics.sites import record_sites
     from pullback.autograd.diagnostics.holders import who_holds
     from pullback.autograd.diagnostics.memory import memory
     from pullback.autograd.diagnostics.peak import predict_peak
     from pullback.autograd.diagnostics.per_sample import per_sample_gradients
+    from pullback.autograd.diagnostics.sites import record_sites
 
 __all__ = [
     "GradientEdge",
@@ -34,10 +34,10 @@ __all__ = [
     "explain_grad",
     "get_gradient_edge",
     "increment_version",
-    "record_sites",
     "memory",
     "per_sample_gradients",
     "predict_peak",
+    "record_sites",
     "region_activation_memory_budget",
     "register_multi_grad_hook",
     "save_on_cpu",
@@ -50,21 +50,13 @@ __all__ = [
 
 # Modules of `diagnostics` that have further names; imported on first use.
 _DIAGNOSTICS = {
+    "explain_grad": "explain",
     "memory": "memory",
     "per_sample_gradients": "per_sample",
     "predict_peak": "peak",
+    "record_sites": "sites",
     "who_holds": "holders",
 }
-
-
-def __getattr__(name):
-    if name not in _DIAGNOSTICS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"pullback.autograd.diagnostics.{_DIAGNOSTICS[name]}")
-    return getattr(module, name)
-
-
-_DIAGNOSTICS = {"explain_grad": "explain", "record_sites": "sites"}  # imported on first use
 
 
 def __getattr__(name):
