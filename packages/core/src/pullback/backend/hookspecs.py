@@ -15,6 +15,16 @@ def pullback_backend(device: str):
     """
 
 
+@hookspec(firstresult=True)
+def pullback_dtypes(device: str):
+    """Return the dtypes that the device type has, as a mask of ``pullback.backend.masks``.
+
+    None, and a plugin without the hook, stand for all dtypes. Tensors of the others are refused
+    with a TypeError, kernels are registered without them, and the conformance suite leaves them
+    out.
+    """
+
+
 @hookspec
 def pullback_register_kernels(table, device: str):
     """Add kernels of the device type: ``table.add(primitive, dtype_mask, capsule_or_callable)``."""

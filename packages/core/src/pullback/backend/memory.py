@@ -33,6 +33,10 @@ class Memory(Protocol):
     receive ``non_blocking=True`` for copies from and to such memory that may return before they are
     done.
 
+    Kernels may return their results where the object has ``store(out, value)``, which writes an
+    array of the device's library into an operand: ``out`` has ``base``, ``offset``, ``shape``,
+    ``strides`` and ``dtype``.
+
     ``compile(device, calls)`` offers to run kernel calls of a compiled program that follow each
     other: a list of objects with ``primitive``, ``outs``, ``ins``, ``params`` (as a kernel in
     Python gets them) and ``inner``, for each output whether its memory is of no use outside of
@@ -40,7 +44,8 @@ class Memory(Protocol):
     which ``base``, ``offset`` and numbers among the parameters may be others, and which leaves in
     memory what the calls would have left, one after the other.
 
-    An exception of a method is raised as a RuntimeError with its text; an IndexError or a
+    An exception of a method is raised as a RuntimeError with its text, a result of ``allocate`` that
+    is no handle as a TypeError; an IndexError or a
     MemoryError of ``write``, ``read``, ``copy`` or ``synchronize`` keeps its class: a device may
     report the failure of earlier work there.
 

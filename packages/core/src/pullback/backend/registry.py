@@ -28,7 +28,8 @@ _HINTS = {
 # import. Our own plugins are imported by name, so that only other device types need it.
 _OWN = {"cpu": "pullback_cpu.plugin", "cuda": "pullback_cuda.plugin"}
 _BUILT_IN = "pullback"
-_REFERENCE = "pullback.refbackend.plugin"
+REFERENCE = "pullback.refbackend.plugin"
+_EVERY = masks.ALL | masks.OPTIONAL
 _manager = None
 _loading = threading.RLock()
 _loaded: set[str] = set()
@@ -65,11 +66,16 @@ def plugin_manager():
 class KernelTable:
     """The object with which a plugin registers its kernels."""
 
-    def __init__(self, device: str):
+    def __init__(self, device: str, dtypes: int = _EVERY):
         self.device = device
+        self.dtypes = dtypes
 
     def add(self, primitive: str, mask: int, kernel, *, conj: bool = False) -> None:
-        """Register a kernel for the dtypes of a bit mask.
+        """Register a kernel for the dtypes of a bit mask that the device has.
+
+        A callable is called as ``kernel(out, *inputs, **params)``. It fills ``out``, or returns an
+        array of its shape (several outputs: a tuple of arrays), which ``store(out, array)`` of the
+        backend's memory writes; for host memory the core does.
 
         ``conj=True``: a compiled kernel supports inputs with ``PB_ARRAY_CONJ``, the conjugates of
         the values in their memory. Other kernels get copies of such operands.
@@ -79,12 +85,19 @@ class KernelTable:
         """
         if primitive not in PRIMITIVE_IDS:
             raise ValueError(f"backend {self.device!r}: there is no primitive named {primitive!r}")
-        if not isinstance(mask, int) or not 0 < mask <= masks.ALL | masks.OPTIONAL:
-            raise ValueError(
-                f"backend {self.device!r}: {primitive!r} needs a mask of dtypes between 1 "
-                f"and {masks.ALL | masks.OPTIONAL:#X}, got {mask!r}"
-            )
-        _device.install_kernel(self.device, PRIMITIVE_IDS[primitive], mask, kernel, conj)
+        _check_mask(self.device, repr(primitive), mask)
+        _device.install_kernel(
+            self.device, PRIMITIVE_IDS[primitive], mask & self.dtypes, kernel, conj
+        )
+
+
+def _check_mask(device: str, what: str, mask) -> None:
+    """Raise ValueError unless a plugin gave a mask of dtypes."""
+    if not isinstance(mask, int) or not 0 < mask <= _EVERY:
+        raise ValueError(
+            f"backend {device!r}: {what} needs a mask of dtypes between 1 and {_EVERY:#X}, "
+            f"got {mask!r}"
+        )
 
 
 def _allowed(name: str) -> bool:
@@ -157,7 +170,7 @@ def _find(name: str):
     Raises: RuntimeError with the reason why there is none and what to do.
     """
     if name == "ref":
-        return _REFERENCE, partial(import_module, _REFERENCE)
+        return REFERENCE, partial(import_module, REFERENCE)
     if not _allowed(name):
         raise RuntimeError(
             f"device {name!r} is not available: PULLBACK_PLUGINS="
@@ -207,8 +220,12 @@ def _start(manager, plugin, name: str) -> None:
         if capsule is None:
             raise RuntimeError(f"its pullback_backend({name!r}) returned None")
     _device.install_backend(name, capsule)
+    dtypes = manager.subset_hook_caller("pullback_dtypes", others)(device=name)
+    if dtypes is not None:
+        _check_mask(name, "pullback_dtypes()", dtypes)
+        _device.install_dtypes(name, dtypes)
     register = manager.subset_hook_caller("pullback_register_kernels", others)
-    register(table=KernelTable(name), device=name)
+    register(table=KernelTable(name, _EVERY if dtypes is None else dtypes), device=name)
     count = requested_threads() if _threads is None else _threads
     if count is not None:
         manager.subset_hook_caller("pullback_set_threads", others)(count=count)
@@ -232,6 +249,12 @@ def load(name: str) -> None:
             raise RuntimeError(
                 f"the plugin of device {name!r} cannot be used: {error}{_way_out(name)}"
             ) from error
+        _loaded.add(name)
+
+
+def mark_loaded(name: str) -> None:
+    """Take a device type as loaded that no plugin provides: its kernels are installed already."""
+    with _loading:
         _loaded.add(name)
 
 

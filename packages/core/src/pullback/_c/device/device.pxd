@@ -47,6 +47,7 @@ cdef device device_make(int type_id, int ordinal)
 cdef int device_default_type() except -1
 cdef int device_default_ordinal() noexcept
 cdef int device_index(device d) except -1
+cdef int device_check_dtype(int type_id, int dtype) except -1
 
 
 cdef inline bint has_field(const pb_backend *backend, const void *field) noexcept:

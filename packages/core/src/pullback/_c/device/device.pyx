@@ -15,7 +15,7 @@ from pullback.abi cimport (
     PB_C32, PB_C64, PB_KERNEL_CAPSULE, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_U16, pb_backend,
     pb_kernel)
 from pullback.pool cimport pb_pool_trim
-from pullback._c.base.dtype cimport dtype_signed
+from pullback._c.base.dtype cimport dtype_object, dtype_signed
 from pullback._c.base.errors cimport keep_error, raise_failure
 from pullback._c.base.state cimport process_pool, thread_state
 
@@ -26,6 +26,7 @@ __all__ = ["device", "device_count", "get_default_device", "known_device_types",
            "set_default_device"]
 
 cdef pb_device_type types[MAX_DEVICE_TYPES]
+cdef unsigned int refused_dtypes[MAX_DEVICE_TYPES]     # masks: what a plugin left out
 cdef int type_count = 0
 cdef dict type_ids = {}
 cdef dict cached = {}
@@ -155,6 +156,26 @@ def install_kernel(str name, int primitive, unsigned int mask, kernel, bint conj
             entry.kernel = pointer
             entry.resolution = 1
             entry.takes_conj = conj and pointer != NULL
+
+
+def install_dtypes(str name, unsigned int mask):
+    """State the dtypes of a device type; tensors of others are refused from then on."""
+    refused_dtypes[device_type_id(name, True)] = ~mask
+
+
+cdef int device_check_dtype(int type_id, int dtype) except -1:
+    """Raise unless a device type of a plugin has a dtype."""
+    if refused_dtypes[type_id] >> dtype & 1:
+        raise_dtype(type_id, dtype)
+    return 0
+
+
+cdef int raise_dtype(int type_id, int dtype) except -1:
+    offered = [dtype_object(code).name for code in range(PB_NUM_DTYPES)
+               if not refused_dtypes[type_id] >> code & 1]
+    name = <str>types[type_id].name_object
+    raise TypeError(f"Cannot make a tensor of {dtype_object(dtype).name} on device {name!r}: its "
+                    f"backend has {', '.join(offered)}")
 
 
 cdef class device:

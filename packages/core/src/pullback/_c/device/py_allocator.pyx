@@ -7,6 +7,7 @@ and a function without a result prints it by ``sys.unraisablehook``.
 """
 
 from cpython.exc cimport PyErr_Fetch, PyErr_Restore, PyErr_SetObject
+from cpython.number cimport PyNumber_Index
 from cpython.object cimport PyObject
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -23,6 +24,7 @@ from pullback.abi cimport (
 
 __all__ = ["REQUIRED", "wrap_memory"]
 
+memories = {}                           # by device type: the object of the last plugin
 REQUIRED = ("allocate", "release", "write", "read", "copy")
 STREAMS = ("current_stream", "set_stream", "wait_stream")
 
@@ -46,6 +48,7 @@ def wrap_memory(str device, memory):
     if backend == NULL:
         raise MemoryError()
     Py_INCREF(memory)                   # never released: tensors may outlive every other owner
+    memories[device] = memory
     backend.size = sizeof(pb_backend)
     backend.abi_version = PB_ABI_VERSION
     backend.flags = PB_BACKEND_HANDLES
@@ -92,9 +95,41 @@ cdef int device_count(void *self) noexcept:
 
 cdef void *allocate(void *self, int device, size_t nbytes) noexcept:
     try:
-        return <void *><size_t>(<object>self).allocate(device, nbytes)
+        return handle_of("allocate", (<object>self).allocate(device, nbytes))
     except MemoryError:
         return NULL
+    except BaseException as error:
+        set_failure("allocate", error)
+        return NULL
+
+
+cdef void *handle_of(str method, object handle) except NULL:
+    """Return what a method that allocates memory returned, as a pointer."""
+    cdef size_t address = 0
+    try:
+        address = PyNumber_Index(handle)
+    except (TypeError, OverflowError):
+        pass
+    if address == 0:
+        raise BadHandle(f"{method}() of a backend's memory must return an integer that is not 0 "
+                        f"and fits a pointer, not {handle!r}")
+    return <void *>address
+
+
+class BadHandle(TypeError):
+    """A method that allocates memory returned no handle."""
+
+
+cdef void set_failure(str method, object error) noexcept:
+    """Set the exception of a method whose C function returns no code."""
+    if isinstance(error, BadHandle):
+        PyErr_SetObject(TypeError, TypeError(str(error)))
+    elif isinstance(error, Exception):
+        failure = RuntimeError(f"{method}() failed: {type(error).__name__}: {error}")
+        failure.__cause__ = error
+        PyErr_SetObject(RuntimeError, failure)
+    else:
+        PyErr_SetObject(type(error), error)
 
 
 cdef void release(void *self, int device, void *data, size_t nbytes) noexcept:
@@ -222,8 +257,11 @@ cdef int copy_between(void *self, int dst_device, void *dst, size_t dst_offset, 
 
 cdef void *allocate_pinned(void *self, size_t nbytes) noexcept:
     try:
-        return <void *><size_t>(<object>self).allocate_pinned(nbytes)
+        return handle_of("allocate_pinned", (<object>self).allocate_pinned(nbytes))
     except MemoryError:
+        return NULL
+    except BaseException as error:
+        set_failure("allocate_pinned", error)
         return NULL
 
 

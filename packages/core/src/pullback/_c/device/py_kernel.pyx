@@ -12,7 +12,7 @@ from pullback.abi cimport (
 from pullback._c.device.device cimport device_make, device_types, pb_device_type
 from pullback._c.base.dtype cimport dtype_itemsize, dtype_object, scalar_read
 from pullback._c.base.errors cimport raise_failure
-from pullback._c.device.py_allocator import set_describe_part
+from pullback._c.device.py_allocator import memories, set_describe_part
 from pullback.ops.table.primitives import PRIMITIVES
 
 cdef list primitive_params = [
@@ -166,24 +166,71 @@ cdef int run_callable(object function, pb_call *call, bint host, str device) exc
         ins.append(host_array(call.in_[i]) if host else kernel_array(call.in_[i]))
     try:
         if host:
-            run_quietly(function, outs, ins, call)
+            result = run_quietly(function, outs, ins, call)
         else:
-            function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
+            result = function(outs[0] if len(outs) == 1 else tuple(outs), *ins,
+                              **call_params(call))
+        if result is not None:
+            problem = store_results(result, outs, host, device)
+            result = None               # freeing an array may run code, which needs no exception
+            if problem is not None:
+                raise TypeError(problem)
     except DEFECTS as error:
         raise RuntimeError(f"the kernel {primitive_name(call.primitive)!r} of the backend "
                            f"{device!r} failed: {type(error).__name__}: {error}") from error
+    except (ValueError, NotImplementedError) as error:
+        add_place(error, call, device)
+        raise
     return 0
 
 
-cdef int run_quietly(object function, list outs, list ins, pb_call *call) except -1:
-    """Call a kernel that computes with NumPy, with NumPy's warnings off."""
+cdef object run_quietly(object function, list outs, list ins, pb_call *call):
+    """Call a kernel that computes with NumPy, with NumPy's warnings off; return its result."""
     # Not `with`: where a traceback finds no memory, Cython's reads a null pointer.
     quiet = numpy.errstate(all="ignore")
     quiet.__enter__()
     try:
-        function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
+        return function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
     finally:
         quiet.__exit__(None, None, None)
+
+
+cdef str store_results(object result, list outs, bint host, str device):
+    """Write the arrays that a kernel returned into its outputs; return what is wrong, or None."""
+    cdef object store = None
+    values = [result] if len(outs) == 1 else result
+    if not isinstance(values, (list, tuple)) or len(values) != len(outs):
+        return (f"it returned {type(result).__name__}: a kernel with {len(outs)} outputs fills "
+                "them, or returns a tuple of as many arrays")
+    if not host:
+        store = getattr(memories.get(device), "store", None)
+    for out, value in zip(outs, values):
+        if value is out:                # as NumPy's functions with out= do
+            continue
+        kind = type(value).__name__
+        shape = getattr(value, "shape", None)
+        if shape is None or tuple(shape) != out.shape:
+            what = kind if shape is None else f"shape {tuple(shape)}"
+            return f"it returned {what} for an output of shape {out.shape}"
+        if host:
+            out[...] = value
+        elif store is None:
+            return (f"it returned {kind}: a kernel fills its outputs, or the memory of the backend "
+                    "has a method store(out, value), which writes what kernels return")
+        else:
+            store(out, value)
+    return None
+
+
+cdef int add_place(object error, pb_call *call, str device) except -1:
+    """Add the kernel, dtype and device to an exception that a kernel raised for the user."""
+    cdef pb_array *first = call.in_[0] if call.nin else call.out[0]
+    note = (f"in the kernel {primitive_name(call.primitive)!r} of the backend {device!r}, for "
+            f"{dtype_object(first.dtype).name}")
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    elif len(error.args) == 1 and isinstance(error.args[0], str):     # before Python 3.11
+        error.args = (f"{error.args[0]} ({note})",)
     return 0
 
 

@@ -11,7 +11,8 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t
 from libc.string cimport memset
 
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
-from pullback._c.device.device cimport DEVICE_META, device_make, device_types
+from pullback._c.device.device cimport (
+    DEVICE_CUDA, DEVICE_META, device_check_dtype, device_make, device_types)
 from pullback._c.base.dtype cimport dtype_differentiable, dtype_itemsize, dtype_object
 from pullback._c.base.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_shape_tuple, layout_strides_tuple)
@@ -85,6 +86,8 @@ cdef Tensor tensor_new(pb_layout *layout, int dtype, int device_type, int device
     """Return an uninitialised tensor of a layout; steals the layout's count."""
     cdef pb_storage *storage
     try:
+        if device_type > DEVICE_CUDA:   # of a plugin, which may have stated its dtypes
+            device_check_dtype(device_type, dtype)
         storage = storage_new(device_type, device_index, layout.numel * dtype_itemsize[dtype])
     except BaseException:
         layout_release(layout)
