@@ -22,8 +22,8 @@ from pullback.ops import ENTRIES
 from pullback.testing.certify.command import main as certify
 from pullback.testing.hostile.run import main as hostile
 from pullback.testing.modes import MODES
-from pullback.testing.requirements import Requirements, requirements_of
-from pullback.testing.runner import CHECKS, Totals, run_check
+from pullback.testing.requirements import Requirements, exit_without, requirements_of
+from pullback.testing.runner import CHECKS, Totals, collapsed, run_check
 
 GRADIENTS = ("grad", "gradgrad")
 Matrix = dict[str, dict[str, Totals]]
@@ -56,6 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the matrix as a page")
     given = parser.parse_args(arguments)
     if given.device:
+        exit_without(parser, given.device)
         pb.set_default_device(given.device)
     unknown = sorted(set(given.op or ()) - set(ENTRIES))
     if unknown:
@@ -122,7 +123,7 @@ def print_totals(names: list[str], matrix: Matrix, requirements: Requirements) -
                     totals.failures.append(f"{name} of {op}: passes, but was expected to fail")
         more = f", {expected} ops expected to fail" if expected else ""
         print(f"{name:>12}: {totals}{more}")
-        for failure in totals.failures:
+        for failure in collapsed(totals.failures):
             print("  " + failure.replace("\n", "\n    "))
         wrong += len(totals.failures)
     return wrong

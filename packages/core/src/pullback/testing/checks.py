@@ -356,17 +356,26 @@ def check_out(sample: Sample) -> None:
             strides = lay(wanted).stride()
             assert out.stride() == strides, f"the strides of out= changed to {out.stride()}"
             assert_same_bits(out, wanted, f"out= with layout {layout}")
-    try:
-        widened = run(lambda t: pb.zeros(t.shape, dtype=pb.complex128, device=t.device))
-    except RuntimeError:
-        if sample.entry.out_dtype == "cast":
-            raise
-        widened = []
-    for out, wanted in zip(widened, expected):
-        assert_same_bits(out, wanted.to(pb.complex128), "out= of complex128")
+    check_widened(sample, expected, run)
     if any(_category(tensor.dtype) > 0 for tensor in expected):
         with must_refuse("out= of a lower dtype"):
             run(lambda t: pb.zeros(t.shape, dtype=pb.bool, device=t.device))
+
+
+def check_widened(sample: Sample, expected: list[pb.Tensor], run: Callable[..., Any]) -> None:
+    """``out=`` of the widest dtype of the device takes the results, or is refused."""
+    order = (pb.complex128, pb.complex64, pb.float64, pb.float32)
+    widest = next((dtype for dtype in order if dtype.name not in sample.without), pb.bool)
+    if any(_category(tensor.dtype) > _category(widest) for tensor in expected):
+        return
+    try:
+        found = run(lambda t: pb.zeros(t.shape, dtype=widest, device=t.device))
+    except RuntimeError:
+        if sample.entry.out_dtype == "cast":
+            raise
+        return
+    for out, wanted in zip(found, expected):
+        assert_same_bits(out, wanted.to(widest), f"out= of {widest.name}")
 
 
 @contextlib.contextmanager
@@ -382,7 +391,9 @@ def must_refuse(what: str) -> Iterator[None]:
 # -- derivatives -----------------------------------------------------------------------------------
 
 
-def as_function(sample: Sample) -> tuple[Callable[..., Any], list[pb.Tensor]]:
+def as_function(
+    sample: Sample, run: Callable[[Sample], Any] = call
+) -> tuple[Callable[..., Any], list[pb.Tensor]]:
     """Return the call as a function of the tensors that require grad, and these tensors."""
     inputs = [tensor for tensor in sample.tensors() if tensor.requires_grad]
 
@@ -393,7 +404,7 @@ def as_function(sample: Sample) -> tuple[Callable[..., Any], list[pb.Tensor]]:
             return next(given) if tensor.requires_grad else tensor
 
         args = replace_tensors(sample.args, pick)
-        return call(sample._replace(args=args, kwargs=replace_tensors(sample.kwargs, pick)))
+        return run(sample._replace(args=args, kwargs=replace_tensors(sample.kwargs, pick)))
 
     return differentiable(function), inputs
 
@@ -412,24 +423,24 @@ def is_large(inputs: list[pb.Tensor]) -> bool:
 
 def check_inplace_grad(sample: Sample) -> None:
     """Backward of the in-place form agrees with finite differences."""
+    found = inplace_function(sample)
+    if found is not None:
+        function, inputs = found
+        pb.autograd.gradcheck(function, tuple(inputs), fast_mode=is_large(inputs))
+
+
+def inplace_function(sample: Sample) -> tuple[Callable[..., Any], list[pb.Tensor]] | None:
+    """Return the in-place form as ``as_function`` does the call; None where no result fits."""
     function, inputs = as_function(sample)
-    first = sample.args[0]
-    result = function(*inputs)
-    if not inputs or not isinstance(first, pb.Tensor) or result.shape != first.shape:
-        return
-    if _category(result.dtype) > _category(first.dtype):
-        return
+    if not inputs or not fits_inplace(sample, function(*inputs)):
+        return None
 
-    def changed(*values: pb.Tensor) -> Any:
-        given = iter(values)
-        args = replace_tensors(
-            sample.args, lambda tensor: next(given) if tensor.requires_grad else tensor
-        )
+    def changed(given: Sample) -> Any:
         pb.manual_seed(SEED)
-        inplace = getattr(ops, sample.entry.name + "_")
-        return inplace(args[0].clone(), *args[1:], **sample.kwargs)
+        inplace = getattr(ops, given.entry.name + "_")
+        return inplace(given.args[0].clone(), *given.args[1:], **given.kwargs)
 
-    pb.autograd.gradcheck(differentiable(changed), tuple(inputs), fast_mode=is_large(inputs))
+    return as_function(sample, changed)
 
 
 def check_gradgrad(sample: Sample) -> None:
@@ -464,7 +475,8 @@ def check_forward(sample: Sample) -> None:
     pushed = [inner(u, t) for u, (_, t) in zip(seeds, outputs)]
     pulled = [inner(g, t) for g, t in zip(grads, directions) if g is not None]
     size = sum(abs(value) for value in (*pushed, *pulled))
-    assert math.isclose(sum(pushed), sum(pulled), abs_tol=1e-9 * (1 + size), rel_tol=0), (
+    atol = (1e-4 if "float64" in sample.without else 1e-9) * (1 + size)
+    assert math.isclose(sum(pushed), sum(pulled), abs_tol=atol, rel_tol=0), (
         f"<u, J t> is {sum(pushed)}, <J^H u, t> is {sum(pulled)}"
     )
 

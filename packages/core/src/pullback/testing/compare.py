@@ -193,9 +193,9 @@ def _different_attributes(actual: pb.Tensor, expected: pb.Tensor, options: Optio
 def to_array(tensor: pb.Tensor) -> np.ndarray:
     """Return the values as NumPy's widest dtype of their kind, which holds them exactly."""
     if tensor.is_complex():
-        return tensor.to(pb.complex128).cpu().numpy(force=True)
+        return tensor.cpu().to(pb.complex128).numpy(force=True)
     if tensor.is_floating_point():
-        return tensor.to(pb.float64).cpu().numpy(force=True)
+        return tensor.cpu().to(pb.float64).numpy(force=True)
     return tensor.cpu().numpy(force=True)
 
 

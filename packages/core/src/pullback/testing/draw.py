@@ -89,9 +89,8 @@ def lay_out(values: np.ndarray, dtype: Any, device: Any, layout: str) -> pb.Tens
     """
     if layout == "expanded":
         values = _repeat_first(values)
-    plain = pb.tensor(values).to(dtype)
-    if device is not None:
-        plain = plain.to(device)
+    plain = pb.tensor(values, device="ref").to(dtype)  # the device may not have float64
+    plain = plain.to(pb.get_default_device() if device is None else device)
     if layout == "contiguous":
         return plain
     if layout == "transposed":

@@ -51,9 +51,9 @@ def expect(sample: Sample) -> Any:
 def widened(tensor: pb.Tensor, *, keep_integers: bool) -> np.ndarray:
     """Return the values as an array of the widest dtype of their kind."""
     if tensor.is_complex():
-        return tensor.detach().to(pb.complex128).cpu().numpy(force=True)
+        return tensor.detach().cpu().to(pb.complex128).numpy(force=True)
     if tensor.is_floating_point() or not keep_integers:
-        return tensor.detach().to(pb.float64).cpu().numpy(force=True)
+        return tensor.detach().cpu().to(pb.float64).numpy(force=True)
     return tensor.detach().cpu().numpy(force=True)
 
 

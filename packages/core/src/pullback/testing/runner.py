@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pullback as pb
-from pullback.testing import checks, compiled, corners, lazy, nesting
+from pullback.testing import checks, compiled, corners, lazy, narrow, nesting
 from pullback.testing.draw import LAYOUTS
 from pullback.testing.modes import MODES
 from pullback.testing.samples import (
@@ -22,7 +22,7 @@ from pullback.testing.samples import (
     samples_of,
 )
 
-__all__ = ["CHECKS", "Check", "Totals", "iter_samples", "run_check"]
+__all__ = ["CHECKS", "Check", "Totals", "collapsed", "iter_samples", "run_check"]
 
 DENSE = ("contiguous", "transposed", "strided")  # layouts that name every element once
 DIFFERENTIABLE = (pb.float64, pb.complex128)
@@ -42,6 +42,7 @@ class Check:
     skipped_as: str | None = None  # a further name that cases skip it by
     accepted: bool = True  # on dtypes that the entry takes, or on the others
     first: int | None = None  # how many samples of each dtype it looks at; None: all
+    narrow: Callable[[Sample], None] | None = None  # runs instead on a device without float64
 
 
 @dataclasses.dataclass
@@ -60,6 +61,18 @@ class Totals:
 
     def __str__(self) -> str:
         return f"{self.ops} ops, {self.samples} samples, {len(self.failures)} failures"
+
+
+def collapsed(failures: list[str]) -> list[str]:
+    """Return failures that differ in the sample alone as one text each, which counts them."""
+    groups: dict[str, list[str]] = {}
+    for failure in failures:
+        where, _, reason = failure.partition(": ")
+        groups.setdefault(reason, []).append(where)
+    return [
+        f"{where}: {reason}" + (f"\n({len(more)} more samples fail so)" if more else "")
+        for reason, (where, *more) in groups.items()
+    ]
 
 
 def _always(entry: Any) -> bool:
@@ -107,6 +120,7 @@ CHECKS = {
             LAYOUTS[:1],
             True,
             skipped_as="grad",
+            narrow=narrow.check_inplace_grad,
         ),
         Check(
             "inplace_nested",
@@ -182,7 +196,15 @@ CHECKS = {
         ),
         Check("leak", checks.check_leak, _always, SOME, LAYOUTS[:1]),
         Check("out", checks.check_out, lambda e: e.out, DTYPES, LAYOUTS[:2]),
-        Check("grad", checks.check_grad, _has_derivative, DIFFERENTIABLE, DENSE, True),
+        Check(
+            "grad",
+            checks.check_grad,
+            _has_derivative,
+            DIFFERENTIABLE,
+            DENSE,
+            True,
+            narrow=narrow.check_grad,
+        ),
         Check(
             "gradgrad",
             checks.check_gradgrad,
@@ -190,6 +212,7 @@ CHECKS = {
             DIFFERENTIABLE,
             LAYOUTS[:1],
             True,
+            narrow=narrow.check_gradgrad,
         ),
         Check(
             "forward",
@@ -226,10 +249,14 @@ CHECKS = {
 def iter_samples(
     check: Check, entry: Any, device: Any = None, without: Collection[str] = ()
 ) -> Iterator[Sample]:
-    """Yield the sample calls of an op that a check concerns, but for the dtypes ``without``."""
+    """Yield the sample calls of an op that a check concerns, but for the dtypes ``without``.
+
+    Derivatives on a device without float64 are checked in float32.
+    """
     if not check.concerns(entry):
         return
-    for dtype in check.dtypes:
+    narrow_only = check.requires_grad and "float64" in without
+    for dtype in narrow.narrowed(check.dtypes) if narrow_only else check.dtypes:
         if accepts(entry, dtype) != check.accepted or dtype.name in without:
             continue
         # Each layout in a dtype of each kind: the others differ in width alone.
@@ -242,6 +269,7 @@ def iter_samples(
                 device=device,
                 checks=(check.name, check.skipped_as),
                 requires_grad=check.requires_grad,
+                without=without,
             )
             # Only of the first case it is sure that no operand of another dtype promotes it.
             yield from itertools.islice(found, check.first if check.accepted else 1)
@@ -252,8 +280,11 @@ def run_check(
 ) -> Totals:
     """Run one check on all its samples of one op; failures are described, not raised."""
     totals = Totals()
-    run = MODES[mode]
-    for sample in iter_samples(CHECKS[name], entry, device, without):
+    run, check = MODES[mode], CHECKS[name]
+    function = check.function
+    if check.narrow is not None and "float64" in without:
+        function = check.narrow
+    for sample in iter_samples(check, entry, device, without):
         totals.samples += 1
         try:
             with warnings.catch_warnings():
@@ -262,7 +293,7 @@ def run_check(
                     warnings.filterwarnings(
                         "ignore", message=f".* no kernel for '{sample.dtype.name}'"
                     )
-                run(functools.partial(CHECKS[name].function, sample))
+                run(functools.partial(function, sample))
         except Exception as error:  # a failing op must not hide the others
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             totals.failures.append(f"{name} of {sample}: {reason}")

@@ -55,6 +55,7 @@ class Sample(NamedTuple):
     layout: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    without: frozenset[str] = frozenset()  # dtypes that the device does not have
 
     def __str__(self) -> str:
         return f"{self.entry.name} #{self.number} {self.dtype.name} {self.layout}"
@@ -119,19 +120,34 @@ def samples_of(
     device: Any = None,
     checks: Collection[str | None] = (),
     requires_grad: bool = False,
+    without: Collection[str] = (),
 ) -> Iterator[Sample]:
     """Yield an entry's sample calls in one dtype and layout.
 
-    ``checks`` leaves out the cases that skip one of these checks. With ``requires_grad`` every
-    floating and complex tensor requires grad. The elements depend on nothing but the arguments.
+    ``checks`` leaves out the cases that skip one of these checks, ``without`` those that name one
+    of these dtypes. With ``requires_grad`` every floating and complex tensor requires grad. The
+    elements depend on nothing but the arguments.
     """
     for number, case in enumerate(cases_of(entry)):
         if not case.skip.keys().isdisjoint((*checks, layout)) or not case.only >> dtype.code & 1:
             continue
+        if without and not dtypes_in((case.args, case.kwargs)).isdisjoint(without):
+            continue
         seed = zlib.crc32(f"{entry.name} {number} {dtype.name} {layout}".encode())
         maker = Maker(np.random.default_rng(seed), dtype, layout, device, requires_grad)
         args, kwargs = maker.make(case.args), maker.make(case.kwargs)
-        yield Sample(entry, case, number, dtype, layout, args, kwargs)
+        yield Sample(entry, case, number, dtype, layout, args, kwargs, frozenset(without))
+
+
+def dtypes_in(value: Any) -> set[str]:
+    """Return the dtypes that what a case writes down names."""
+    if isinstance(value, Draw):
+        return {value.kind}
+    if isinstance(value, Dtype):
+        return {value.name}
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    return set().union(*map(dtypes_in, value)) if type(value) in (tuple, list) else set()
 
 
 class Maker(NamedTuple):

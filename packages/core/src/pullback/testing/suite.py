@@ -12,7 +12,7 @@ import pytest
 
 import pullback as pb
 from pullback.ops import ENTRIES
-from pullback.testing.runner import CHECKS, run_check
+from pullback.testing.runner import CHECKS, collapsed, run_check
 
 __all__ = ["test_op"]
 
@@ -37,5 +37,5 @@ def test_op(name, entry, pullback_device, pullback_mode, pullback_requirements, 
         assert found.failures, f"expected to fail ({reason}), but every sample passes"
         pytest.xfail(reason)
     if found.failures:
-        shown = "\n\n".join(found.failures[:5])
+        shown = "\n\n".join(collapsed(found.failures)[:5])
         pytest.fail(f"{len(found.failures)} of {found.samples} samples fail\n{shown}")

@@ -29,7 +29,7 @@ import pullback as pb
 from pullback.ops import ENTRIES
 from pullback.testing.certify.cells import DTYPES, Found, certify
 from pullback.testing.certify.page import page, totals
-from pullback.testing.requirements import requirements_of
+from pullback.testing.requirements import exit_without, requirements_of
 from pullback.testing.shares import chosen
 
 __all__ = ["main", "run"]
@@ -55,6 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--quiet", action="store_true", help="no line for each op")
     given = parser.parse_args(arguments)
+    exit_without(parser, *given.device)
     unknown = sorted(set(given.op or ()) - set(ENTRIES))
     if unknown:
         parser.error(f"the op table has no entry {unknown[0]!r}")

@@ -20,6 +20,7 @@ from typing import Any
 
 import pullback as pb
 from pullback.testing.hostile.calls import SECONDS, attempt, check_world, draw_call, targets
+from pullback.testing.requirements import exit_without
 
 __all__ = ["Failure", "main", "run_calls"]
 
@@ -205,6 +206,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     given.device = given.device or str(pb.get_default_device())
+    exit_without(parser, given.device)
     unknown = sorted(set(given.op or ()) - set(targets()))
     if unknown:
         parser.error(f"no public op is named {unknown[0]!r}")
