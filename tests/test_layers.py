@@ -45,7 +45,11 @@ ALLOWED = {
         "ops/fft": {"ops/table", "ops/rules", "ops/creation"},
         "ops/nn": {"ops/table", "ops/rules", "_c/base", "_c/graph"},
         "ops": {"ops/table"},  # and by name every module in it
-        "backend": {*BELOW_OPS, "_c/dispatch", "_c/python", "ops/table", "cuda", "."},
+        "backend": {
+            *(*BELOW_OPS, "_c/dispatch", "_c/python", "ops", "ops/table", "cuda"),
+            *("backend/doctor", "."),
+        },
+        "backend/doctor": {"_c/device", "backend", "ops", "ops/table", "testing"},
         "refbackend": {"backend"},
         "autograd": {
             *("_help", "autograd/diagnostics"),

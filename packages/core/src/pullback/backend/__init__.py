@@ -24,7 +24,7 @@ from pullback._c.dispatch.observer import attach_observer, begin_range, detach_o
 from pullback.backend import masks
 from pullback.backend.memory import Memory
 from pullback.backend.registry import installed, plugin_manager
-from pullback.ops.table.primitives import PRIMITIVE_IDS
+from pullback.ops.table.primitives import PRIMITIVE_IDS, PRIMITIVES
 
 __all__ = [
     "INTERRUPTED",
@@ -82,26 +82,36 @@ def __getattr__(name):
 def explain(op: str, device: str | None = None) -> str:
     """Return how an op runs on a device: by which kind of kernel, for which dtypes.
 
+    Of a composition: the required primitives that it ends in, and how these run for float32.
+
     Raises: AttributeError for unknown ops; RuntimeError for devices that cannot be used.
 
     >>> import pullback
     >>> print(pullback.backend.explain("matmul", "ref"))
-    matmul on ref: composition of other ops
+    matmul on ref: composition of other ops, which end in 'bmm' (python)
     """
     import pullback
     from pullback._c.device.device import explain_entry
     from pullback._c.graph.op import op_by_name
+    from pullback.ops import ENTRIES
 
     found = op_by_name(op)
     where = pullback.device(device or pullback.get_default_device())
     kind = where.type
     primitive = found.entry.kernel
-    if primitive is None and found.entry.composite is not None:
-        return f"{op} on {kind}: composition of other ops"
     if primitive is None:
-        return f"{op} on {kind}: written in core (no primitive of its own)"
+        from pullback.backend.doctor.primitives import primitives_of
+
+        ends = [
+            f"{name!r} ({explain_entry(kind, name, pullback.float32)})"
+            for name in sorted(primitives_of(op) if op in ENTRIES else ())
+        ]
+        how = "composition of other ops, which end in"
+        if found.entry.composite is None:
+            how = "written in core (no primitive of its own), which runs"
+        return f"{op} on {kind}: {how} {', '.join(ends)}" if ends else f"{op} on {kind}: {how} none"
     served: dict[str, list[str]] = {}
-    other_way = found.decompose is not None
+    other_way = PRIMITIVES[primitive].decomposed
     for dtype in pullback._dtypes():
         if found.entry.dtypes >> dtype.code & 1:
             how = explain_entry(kind, primitive, dtype, other_way)

@@ -1,4 +1,9 @@
-"""``python -m pullback.backend new NAME``: write the package of a new backend, ready to run."""
+"""``python -m pullback.backend``: write the package of a new backend, examine one, explain an op.
+
+python -m pullback.backend new NAME                  # a package that adds a device, ready to run
+python -m pullback.backend doctor NAME               # what a device does and what it lacks
+python -m pullback.backend explain OP --device NAME  # how an op runs there
+"""
 
 from __future__ import annotations
 
@@ -32,8 +37,15 @@ def main(arguments: list[str] | None = None) -> int:
     explain = commands.add_parser("explain", help="print how an op runs on a device")
     explain.add_argument("op")
     explain.add_argument("--device")
+    doctor = commands.add_parser("doctor", help="examine a device: what works, what to add first")
+    doctor.add_argument("device", help="the device, for example 'mine' or 'mine:1'")
+    doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     given = parser.parse_args(arguments)
     try:
+        if given.command == "doctor":
+            from pullback.backend.doctor import main as examine
+
+            return examine(given.device, given.json)
         if given.command == "explain":
             print(pullback.backend.explain(given.op, given.device))
             return 0
