@@ -34,7 +34,7 @@ ALLOWED = {
         "_c/capture": {*BELOW_OPS, "_c/program", "ops/table"},
         # Of compiled code, the op library imports what its functions need when they run.
         "ops/table": set(),
-        "ops/rules": {"ops/table", "_c/dispatch", "_c/ops"},
+        "ops/rules": {"ops/table", "_c/device", "_c/dispatch", "_c/ops"},
         "ops/decompositions": {"ops/table", "ops/rules", "ops/nn", "_c/ops"},
         "ops/elementwise": {"ops/table", "ops/rules", "ops/decompositions"},
         "ops/reductions": {"ops/table", "ops/rules", "ops/decompositions"},
@@ -311,6 +311,7 @@ def test_core_needs_only_its_requirements_to_be_imported(root):
         "packages/profiler/src/pullback_profiler",
         "examples/native_kernel/src/pullback_native",
         "examples/third_party_backend/src/pullback_example",
+        "examples/mlx_backend/src/pullback_mlx",
     ],
 )
 def test_plugin_uses_the_contract_only(root, folder):

@@ -1,0 +1,1 @@
+"""The device ``mlx`` for Pullback: memory and kernels are MLX arrays."""
