@@ -78,6 +78,13 @@ def test_a_forgotten_profile_stands_in_nobodys_way():
     assert run().function_events
 
 
+def test_a_device_whose_kernels_are_not_timed(timed_device, monkeypatch):
+    assert profile(use_device=timed_device).use_device == timed_device
+    monkeypatch.setattr(autograd_profiler, "times_kernels", lambda name: False)
+    with pytest.warns(UserWarning, match=r"the backend of 'timed' has no mark\(\) and elapsed\(\)"):
+        assert profile(use_device=timed_device).use_device == timed_device
+
+
 def test_options_that_make_no_sense():
     with pytest.raises(ValueError, match="post_processing_timeout_s must be None or at least 0"):
         profile(post_processing_timeout_s=-1)

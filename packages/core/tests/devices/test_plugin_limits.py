@@ -160,10 +160,11 @@ def test_other_errors_of_allocate_reach_the_user(monkeypatch):
 
 
 def test_equal_failures_are_one_text():
-    failures = ["value of add #0 int8: no", "value of add #1 int8: yes", "value of sub #0 int8: no"]
-    assert collapsed(failures) == [
+    failures = ["value of add #0 int8: no", "value of add #1 int8: yes", "value of add #2 int8: no"]
+    assert collapsed([*failures, "value of sub #0 int8: no"]) == [
         "value of add #0 int8: no\n(1 more samples fail so)",
         "value of add #1 int8: yes",
+        "value of sub #0 int8: no",
     ]
 
 

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pullback.backend import device_count, installed
+from pullback.backend import device_count, installed, times_kernels
 from pullback_profiler.events import stacks
 from pullback_profiler.events.average import FunctionEventAvg
 from pullback_profiler.events.event_list import EventList
@@ -421,4 +421,10 @@ def checked_device(use_device: str | None) -> str | None:
             f"{label} is not available, disabling {label} profiling: {reason}", stacklevel=3
         )
         return None
+    if not times_kernels(use_device):
+        warnings.warn(
+            f"profile(): the backend of {use_device!r} has no mark() and elapsed(), by which its "
+            "kernels are timed: all times are the host's",
+            stacklevel=3,
+        )
     return use_device

@@ -16,6 +16,7 @@ from pullback._c.device.device import (
     memory_stats,
     set_current_device,
     synchronize,
+    times_kernels,
 )
 from pullback._c.device.device import known_device_types as device_types
 from pullback._c.device.streams import current_stream, set_stream, wait_stream
@@ -54,6 +55,7 @@ __all__ = [
     "set_stream",
     "synchronize",
     "thread_number",
+    "times_kernels",
     "wait_stream",
 ]
 

@@ -44,10 +44,10 @@ class Memory(Protocol):
     which ``base``, ``offset`` and numbers among the parameters may be others, and which leaves in
     memory what the calls would have left, one after the other.
 
-    An exception of a method is raised as a RuntimeError with its text, a result of ``allocate`` that
-    is no handle as a TypeError; an IndexError or a
-    MemoryError of ``write``, ``read``, ``copy`` or ``synchronize`` keeps its class: a device may
-    report the failure of earlier work there.
+    An exception of a method is raised as a RuntimeError with its text, a result of ``allocate``
+    that is no handle as a TypeError; an IndexError or a MemoryError of ``write``, ``read``,
+    ``copy`` or ``synchronize`` keeps its class: a device may report the failure of earlier work
+    there.
 
     >>> class HostMemory:
     ...     def __init__(self):

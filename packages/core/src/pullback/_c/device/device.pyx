@@ -163,6 +163,12 @@ def install_dtypes(str name, unsigned int mask):
     refused_dtypes[device_type_id(name, True)] = ~mask
 
 
+def offers_dtype(where, dtype):
+    """Tell whether a device has a dtype, given as object; None: the default device."""
+    cdef device d = default_now() if where is None else device_parse(where)
+    return not refused_dtypes[d.type_id] >> <int>dtype.code & 1
+
+
 cdef int device_check_dtype(int type_id, int dtype) except -1:
     """Raise unless a device type of a plugin has a dtype."""
     if refused_dtypes[type_id] >> dtype & 1:
@@ -378,6 +384,19 @@ def device_count(str name):
     if found.backend != NULL and found.backend.device_count != NULL:
         return found.backend.device_count(found.backend.self)
     return 1
+
+
+def times_kernels(str name):
+    """Tell whether a backend has marks, by which profilers time its kernels.
+
+    Raises: RuntimeError for a device type that cannot be used.
+
+    >>> import pullback
+    >>> pullback.backend.times_kernels("ref")
+    False
+    """
+    cdef pb_backend *backend = device_type(device_type_id(name, True)).backend
+    return backend != NULL and has_field(backend, &backend.release_mark) and backend.mark != NULL
 
 
 def synchronize(where):

@@ -13,18 +13,18 @@ from pullback.testing.runner import run_check
 __all__ = ["DERIVATIVES", "FAMILIES", "examine_derivatives", "examine_values"]
 
 FAMILIES = {
-    "elementwise": ("add", "mul", "exp", "floor_divide"),
-    "comparisons": ("eq", "where"),
-    "reductions": ("sum", "amax", "argmin"),
+    "elementwise": ("add", "exp", "floor_divide"),
+    "comparisons": ("eq",),
+    "reductions": ("sum", "argmin"),
     "scans and sorting": ("cumsum", "sort"),
-    "shape": ("cat", "flip", "reshape"),
-    "indexing": ("gather", "index_select", "scatter_add"),
+    "shape": ("cat", "flip"),
+    "indexing": ("gather", "scatter_add"),
     "creation": ("full_like", "arange"),
-    "linear algebra": ("bmm", "matmul"),
-    "networks": ("softmax", "layer_norm", "conv1d"),
+    "linear algebra": ("matmul",),
+    "networks": ("softmax", "layer_norm"),
 }
-DERIVATIVES = ("mul", "exp", "sum", "amax", "cumsum", "gather", "bmm", "softmax")
-CHECKS = ("value", "inplace", "out", "leak")
+DERIVATIVES = ("mul", "amax", "gather", "bmm", "softmax")
+CHECKS = ("value", "out", "leak")
 
 
 def _run(part: str, what: str, checks: Any, ops: Any, device: str) -> Finding:
@@ -46,7 +46,7 @@ def _run(part: str, what: str, checks: Any, ops: Any, device: str) -> Finding:
 
 
 def examine_values(device: str) -> list[Finding]:
-    """Check values, in-place forms, ``out=`` and leaks of a few ops of each family."""
+    """Check values, ``out=`` and leaks of a few ops of each family."""
     return [_run("conformance", name, CHECKS, ops, device) for name, ops in FAMILIES.items()]
 
 

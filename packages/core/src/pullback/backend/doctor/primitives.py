@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import warnings
 from collections import Counter
 from importlib import import_module
@@ -67,7 +68,7 @@ def primitives_of(name: str) -> set[str]:
     for dtype in (pb.float32, pb.int64, pb.bool, pb.complex64):
         if found or not accepts(entry, dtype) or not cases_of(entry):
             continue
-        for sample in list(samples_of(entry, dtype, device=device))[:2]:
+        for sample in itertools.islice(samples_of(entry, dtype, device=device), 2):
             _reached.clear()
             with warnings.catch_warnings(), pb.device(device), pb.no_grad():
                 warnings.simplefilter("ignore")  # some ops are deprecated
@@ -113,7 +114,9 @@ def missing(device: str, dtypes: list[Any]) -> list[Coverage]:
 def remedy(primitive: str) -> str:
     """Return in one line what to register for a primitive."""
     known = PRIMITIVES[primitive]
-    params = ["*", *(p.partition(":")[0] for p in known.params)] if known.params else []
-    arguments = ", ".join(["out", *known.inputs.split(), *params])
+    inputs, params = known.inputs.split(), [one.partition(":")[0] for one in known.params]
+    if params and not any(name.startswith("*") for name in inputs):
+        params.insert(0, "*")
+    arguments = ", ".join(["out", *inputs, *params])
     meaning = known.doc.rstrip(".").split(". ")[0]
     return f"table.add({primitive!r}, mask, kernel) with kernel({arguments}): {meaning}"

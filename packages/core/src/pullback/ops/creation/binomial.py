@@ -2,7 +2,7 @@
 
 from pullback.ops.creation.create import factories
 from pullback.ops.creation.random import draw_uniform
-from pullback.ops.rules.dtypes import cast_to, dtype_named, type_name, unsupported
+from pullback.ops.rules.dtypes import cast_to, dtype_named, type_name, unsupported, widest
 from pullback.ops.rules.elementwise_util import UNDERIVED, no_derivative
 from pullback.ops.rules.operands import is_meta
 from pullback.ops.rules.shapes import broadcast_shape
@@ -78,7 +78,7 @@ def _binomial(count, prob, generator):
     out = new_empty(count, broadcast_shape(count.shape, prob.shape))
     if is_meta(out) or not out.numel():
         return out
-    wide = dtype_named("float64")
+    wide = widest(count.device)
     count, prob = (cast_to(part, wide).expand(out.shape) for part in (count, prob))
     found = ops.where(prob >= 1, count, 0)  # also where nothing is drawn, as in torch
     drawn = (count > 0) & (prob > 0) & (prob < 1) & (count < ops.full_like(count, float("inf")))

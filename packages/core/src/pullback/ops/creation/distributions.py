@@ -21,6 +21,7 @@ from pullback.ops.rules.dtypes import (
     dtype_named,
     type_name,
     unsupported,
+    widest,
 )
 from pullback.ops.rules.operands import all_hold, check_all, is_meta
 from pullback.ops.rules.shapes import broadcast_shape
@@ -267,7 +268,7 @@ def _poisson(self, generator):
     out = new_empty(self, self.shape)
     if not self.numel() or is_meta(self):
         return out
-    rate = cast_to(self, dtype_named("float64"))
+    rate = cast_to(self, widest(self.device))
     small, endless = rate < 10, rate == math.inf
     count = ops.zeros_like(rate)
     if ops.any(small).item():
@@ -345,7 +346,7 @@ def _multinomial(self, num_samples, replacement, generator):
         if 0 in shape or is_meta(self):
             return new_empty(self, shape, dtype_named("int64"))
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    weights = cast_to(self, dtype_named("float64"))
+    weights = cast_to(self, widest(self.device))
     _check_weights(weights, replacement and count > 1)
     if self.dtype == weights.dtype:
         weights = _within_range(weights)
@@ -473,7 +474,7 @@ def _geometric(self, p, generator):
     check_dtype("geometric", self, "uif")
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    u = _uniform_numbers(self, generator, dtype_named("float64"))
+    u = _uniform_numbers(self, generator, widest(self.device))
     return _write(self, ops.clamp(ops.ceil(ops.log1p(-u) / math.log1p(-p)), 1))
 
 

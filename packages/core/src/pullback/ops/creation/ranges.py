@@ -14,7 +14,14 @@ from pullback.ops.creation.create import (
     with_requires_grad,
 )
 from pullback.ops.rules.arguments import as_int, sizes_of
-from pullback.ops.rules.dtypes import cast_to, default_dtype, dtype_named, type_name, unsupported
+from pullback.ops.rules.dtypes import (
+    cast_to,
+    default_dtype,
+    dtype_named,
+    type_name,
+    unsupported,
+    widest,
+)
 from pullback.ops.shape.rearrange import row_major
 from pullback.ops.table.primitives_api import run_primitive, writable
 from pullback.ops.table.samples import COUNTED, NO_PART, TESTED, UNFILLED, T, at, case, constant
@@ -98,10 +105,10 @@ def _ends(name, start, end, steps, out, dtype):
     return start, end, steps, dtype
 
 
-def _wide(dtype):
+def _wide(dtype, device):
     """Return the dtype that a sequence is computed in."""
     narrow = dtype.kind in "ui" or dtype.itemsize == 2
-    return dtype_named("float64") if narrow else dtype
+    return widest(device) if narrow else dtype
 
 
 def _line(start, end, steps, dtype, device):
@@ -118,13 +125,13 @@ def _line(start, end, steps, dtype, device):
 
 def _linspace(start, end, steps, out, dtype, layout, device, pin_memory, requires_grad):
     start, end, steps, dtype = _ends("linspace", start, end, steps, out, dtype)
-    made = cast_to(_line(start, end, steps, _wide(dtype), device), dtype)
+    made = cast_to(_line(start, end, steps, _wide(dtype, device), device), dtype)
     return put_into(out, with_requires_grad(made, requires_grad))
 
 
 def _logspace(start, end, steps, base, out, dtype, layout, device, pin_memory, requires_grad):
     start, end, steps, dtype = _ends("logspace", start, end, steps, out, dtype)
-    made = cast_to(ops.pow(base, _line(start, end, steps, _wide(dtype), device)), dtype)
+    made = cast_to(ops.pow(base, _line(start, end, steps, _wide(dtype, device), device)), dtype)
     return put_into(out, with_requires_grad(made, requires_grad))
 
 

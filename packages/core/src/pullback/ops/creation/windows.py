@@ -3,7 +3,7 @@
 import math
 
 from pullback.ops.creation.create import NEW, factories, run_arange, with_requires_grad
-from pullback.ops.rules.dtypes import cast_to, default_dtype, dtype_named, unsupported
+from pullback.ops.rules.dtypes import cast_to, default_dtype, unsupported, widest
 from pullback.ops.table.samples import TESTED, case
 from pullback.ops.table.schema import FLOATING, op, ops
 
@@ -29,7 +29,7 @@ def _window(name, signature, values, doc, reference):
     def make(count, periodic, *rest):
         *parameters, dtype, _layout, device, _pin_memory, requires_grad = rest
         dtype = _checked_dtype(name, count, dtype)
-        wide = dtype_named("float64")
+        wide = widest(device)
         if count < 2:
             made = factories().fill_tensor(factories().empty_tensor((count,), wide, device), 1)
         else:

@@ -10,6 +10,7 @@ from pullback.ops.rules.dtypes import (
     check_dtype,
     dtype_named,
     unsupported,
+    widest,
 )
 from pullback.ops.rules.elementwise_util import UNDERIVED, no_derivative
 from pullback.ops.rules.operands import is_meta
@@ -39,7 +40,7 @@ def _bincount(self, weights, minlength):
     if weights is None or not self.numel():
         weights = new_filled(positions, (), 1).expand(positions.shape)
     elif weights.dtype.name not in ("float32", "float64"):
-        weights = cast_to(weights, dtype_named("float64"))
+        weights = cast_to(weights, widest(weights.device))
     return ops.scatter_add(ops.new_zeros(weights, (size,)), 0, positions, weights)
 
 

@@ -87,6 +87,14 @@ def dtype_named(name):
     return getattr(pullback, name)
 
 
+def widest(device):
+    """Return float64, or float32 where the device does not have it; None: the default device."""
+    from pullback._c.device.device import offers_dtype
+
+    wide = dtype_named("float64")
+    return wide if offers_dtype(device, wide) else dtype_named("float32")
+
+
 def default_dtype():
     """Return the dtype of Python floats."""
     import pullback
