@@ -237,3 +237,91 @@ def test_compositions_name_the_primitives_that_they_end_in():
     assert primitives.primitives_of("softmax") == {"amax", "div", "exp", "sub", "sum"}
     assert pb.backend.explain("matmul", "ref").endswith("which end in 'bmm' (python)")
     assert pb.backend.explain("cat", "ref").endswith("which runs 'copy' (python)")
+
+
+# -- primitives of a plugin ------------------------------------------------------------------------
+
+
+def scaled(x, weight, eps):
+    return x * weight * (x.square().mean(-1, True) + eps).rsqrt()
+
+
+def both(x):
+    return x.amax(-1), x.amin(-1)
+
+
+SCHEMA = "(Tensor x, Tensor weight, float eps) -> Tensor"
+
+
+@pytest.fixture(scope="module")
+def rms_norm(_plugin):
+    """A primitive with a decomposition, and a kernel of the device for float32."""
+    made = pb.backend.define_primitive("testing_plugin::rms_norm", SCHEMA, scaled)
+
+    def kernel(out, x, weight, eps):
+        GIVEN["calls"] = GIVEN.get("calls", 0) + 1
+        x, weight = LIBRARY.view(x), LIBRARY.view(weight)
+        return (x * weight / np.sqrt((x * x).mean(-1, keepdims=True) + eps)).astype(x.dtype)
+
+    registry.KernelTable("narrow").add("testing_plugin::rms_norm", masks.F32, kernel)
+    return made
+
+
+def test_a_defined_primitive_has_derivatives_everywhere(rms_norm):
+    x = pb.randn(2, 4, dtype=pb.float64, requires_grad=True)
+    weight = pb.rand(4, dtype=pb.float64, requires_grad=True)
+    assert pb.equal(rms_norm(x, weight, 1e-5), scaled(x, weight, 1e-5))
+    assert pb.autograd.gradcheck(lambda *given: rms_norm(*given, 1e-5), (x, weight))
+    assert pb.autograd.gradgradcheck(lambda *given: rms_norm(*given, 1e-5), (x, weight))
+    assert rms_norm(x.detach().to("meta"), weight.detach().to("meta"), 0.0).shape == (2, 4)
+
+
+@pytest.mark.filterwarnings("ignore:.*has no kernel:RuntimeWarning")
+def test_its_kernel_runs_on_the_device_in_its_dtypes(rms_norm):
+    for dtype, calls in ((pb.float32, 1), (pb.float16, 0)):
+        GIVEN["calls"] = 0
+        x = pb.randn(4, 3, dtype=dtype, device="narrow").t().requires_grad_()
+        weight = pb.ones(4, dtype=dtype, device="narrow")
+        result = rms_norm(x, weight, 1e-5)
+        assert GIVEN["calls"] == calls
+        assert result.device.type == "narrow"
+        pb.testing.assert_close(result.detach(), scaled(x, weight, 1e-5).detach())
+        result.sum().backward()
+        assert x.grad.shape == x.shape
+
+
+def test_a_defined_primitive_may_have_several_results():
+    made = pb.backend.define_primitive(
+        "testing_plugin::ends", "(Tensor x) -> (Tensor, Tensor)", both
+    )
+
+    def kernel(outs, x):
+        for out, result in zip(outs, (x.max(-1), x.min(-1)), strict=True):
+            out[...] = result
+
+    registry.KernelTable("ref").add("testing_plugin::ends", masks.F64, kernel)
+    x = pb.tensor([[1.0, 2.0], [4.0, 3.0]], dtype=pb.float64, device="ref", requires_grad=True)
+    most, least = made(x)
+    assert (most.tolist(), least.tolist()) == ([2.0, 4.0], [1.0, 3.0])
+    (most - least).sum().backward()
+    assert x.grad.tolist() == [[-1.0, 1.0], [1.0, -1.0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "message"),
+    [
+        ("norm", SCHEMA, "expected a name such as 'mine::norm', got 'norm'"),
+        ("mine::norm", "(Tensor x, *, float eps) -> Tensor", r"arguments behind '\*'"),
+    ],
+)
+def test_definitions_that_are_refused(name, schema, message):
+    with pytest.raises(ValueError, match=message):
+        pb.backend.define_primitive(name, schema, scaled)
+
+
+def test_kernels_of_primitives_that_nobody_defined_are_refused(rms_norm):
+    table = registry.KernelTable("narrow")
+    with pytest.raises(ValueError, match="no primitive 'mine::other' is defined"):
+        table.add("mine::other", masks.F32, print)
+    with pytest.raises(TypeError, match="kernel of 'testing_plugin::rms_norm' must be callable"):
+        table.add("testing_plugin::rms_norm", masks.F32, 42)

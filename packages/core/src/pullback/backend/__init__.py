@@ -5,6 +5,7 @@ See ``docs/reference/abi.md``; the compiled contract is ``abi.h`` in ``get_inclu
 
 from __future__ import annotations
 
+import importlib
 from typing import NamedTuple
 
 from pullback._c.base.errors import OutOfMemoryError
@@ -37,6 +38,7 @@ __all__ = [
     "begin_range",
     "current_device",
     "current_stream",
+    "define_primitive",
     "detach_observer",
     "device_count",
     "device_types",
@@ -65,6 +67,8 @@ def __getattr__(name):
         from pullback.backend import hookspecs
 
         return getattr(hookspecs, name)
+    if name == "define_primitive":  # few plugins define one
+        return importlib.import_module("pullback.backend.own_primitives").define_primitive
     if name == "observe_module_calls":  # the first module loads what it needs
         from pullback._c.python.module_base import observe_module_calls
 

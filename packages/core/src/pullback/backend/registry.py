@@ -83,6 +83,11 @@ class KernelTable:
         Raises: ValueError for unknown primitives or an empty mask; TypeError for a capsule of
         another name or something that cannot be called.
         """
+        if "::" in primitive:  # of a plugin: see define_primitive
+            _check_mask(self.device, repr(primitive), mask)
+            own = import_module("pullback.backend.own_primitives")
+            own.add_kernel(self.device, primitive, mask & self.dtypes, kernel)
+            return
         if primitive not in PRIMITIVE_IDS:
             raise ValueError(f"backend {self.device!r}: there is no primitive named {primitive!r}")
         _check_mask(self.device, repr(primitive), mask)
