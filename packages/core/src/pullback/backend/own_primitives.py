@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -140,7 +141,8 @@ def add_kernel(device: str, name: str, mask: int, kernel: Callable[..., Any]) ->
 def _operand(tensor: Any) -> Any:
     """Return a tensor as a kernel gets it: an array of host memory, or the description."""
     if tensor.device.type not in memories:
-        return tensor.detach().numpy()
+        with contextlib.suppress(TypeError):  # of a compiled backend whose memory is its own
+            return tensor.detach().numpy()
     base = tensor.untyped_storage().data_ptr() if tensor.numel() else 0
     return Operand(
         base,
@@ -161,7 +163,7 @@ def _store(device: str, name: str, places: tuple[Any, ...], results: Any) -> Non
                 f"the kernel {name!r} of the backend {device!r} returned shape "
                 f"{tuple(result.shape)} for an output of shape {tuple(place.shape)}"
             )
-        if device not in memories:
+        if not isinstance(place, Operand):
             place[...] = result
         elif store is None:
             raise RuntimeError(

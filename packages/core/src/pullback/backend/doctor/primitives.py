@@ -88,14 +88,28 @@ def needs() -> dict[str, tuple[str, ...]]:
     return {primitive: tuple(names) for primitive, names in users.items()}
 
 
+@functools.cache
+def taken() -> dict[str, int]:
+    """Return the mask of dtypes that the ops of each primitive take."""
+    masks: dict[str, int] = {}
+    for entry in ENTRIES.values():
+        if entry.kernel is not None:
+            masks[entry.kernel] = masks.get(entry.kernel, 0) | entry.dtypes
+    return masks
+
+
 def coverage(device: str, dtypes: list[Any]) -> list[Coverage]:
     """Return how each primitive runs on a device, in the dtypes that it has."""
     users = needs()
     found = []
     for name, primitive in PRIMITIVES.items():
-        hows = {d.name: KINDS[explain_entry(device, name, d, primitive.decomposed)] for d in dtypes}
+        hows = {
+            dtype.name: KINDS[explain_entry(device, name, dtype, primitive.decomposed)]
+            for dtype in dtypes
+            if taken().get(name, -1) >> dtype.code & 1
+        }
         order = ("kernel", "decomposition", "host", "nothing")
-        how = min(hows.values(), key=order.index)
+        how = min(hows.values(), key=order.index, default="nothing")
         without = tuple(d for d, one in hows.items() if one == "host") if how == "kernel" else ()
         found.append(Coverage(name, how, without, users.get(name, ())))
     return found
