@@ -467,7 +467,7 @@ def _transposed_samples(rank):
     ]
 
 
-for _rank, _what in ((1, "signal"), (2, "image"), (3, "volume")):
+for _rank, _what in ((1, "a signal"), (2, "an image"), (3, "a volume")):
     op(
         f"conv{_rank}d(self: Tensor, weight: Tensor, bias: Tensor? = None, stride: int[] = 1, "
         "padding: any = 0, dilation: int[] = 1, groups: int = 1) -> Tensor",
@@ -476,7 +476,7 @@ for _rank, _what in ((1, "signal"), (2, "image"), (3, "volume")):
         method=False,
         namespace=("", "functional"),
         dtypes=NUMBERS,
-        doc=f"Return the convolution (a correlation: the weight is not flipped) of a {_what}.\n\n"
+        doc=f"Return the convolution (a correlation: the weight is not flipped) of {_what}.\n\n"
         "Shape: (n, c, ...) and (o, c / groups, ...) give (n, o, ...); n may be missing. "
         "Padding is ints, 'valid' or 'same'.\n\n"
         "Raises: RuntimeError where channels, groups, sizes or dtypes do not fit.",
@@ -493,7 +493,7 @@ for _rank, _what in ((1, "signal"), (2, "image"), (3, "volume")):
         namespace=("", "functional"),
         dtypes=_TRANSPOSED,
         ref=references.conv_transpose,
-        doc=f"Return the transposed convolution of a {_what}: the derivative of a convolution by "
+        doc=f"Return the transposed convolution of {_what}: the derivative of a convolution by "
         f"its input.\n\n"
         "Shape: (n, c, ...) and (c, o / groups, ...) give (n, o, ...); n may be missing.\n\n"
         "Raises: RuntimeError where channels, groups, sizes or dtypes do not fit.",
