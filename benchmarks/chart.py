@@ -1,9 +1,14 @@
-"""Draws the ratios of all rows: one bar a row, on a logarithmic scale, grouped by class."""
+"""Draws the ratios of all rows: one bar a row, on a logarithmic scale, grouped by class.
+
+``python -m benchmarks.chart FILE`` draws those of RESULTS.md, without measuring.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.report import Row, format_ratio
@@ -15,6 +20,44 @@ LABEL_LENGTH = 62
 FASTER, WITHIN, SLOWER = "#2a9d8f", "#e9c46a", "#d1495b"
 
 Line = Row | str  # a string is a class's heading
+
+
+def read_rows(text: str) -> Iterator[Row]:
+    """Yield the rows of the tables of ratios in the text of RESULTS.md; times are in torch's."""
+    group, heads = "", list[str]()
+    for line in text.splitlines():
+        if line.startswith("## "):
+            group, heads = line[3:].lower(), []
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)][1:-1]
+        if cells[:1] == ["what"]:
+            heads = cells
+        elif {"ratio", "spread", "budget"} <= {*heads} and len(cells) == len(heads):
+            if cells[0] == "---":
+                continue
+            first = heads.index("ratio")
+            ratios = read_spread(cells[first], cells[first + 1])
+            if not ratios or not cells[heads.index("budget")]:
+                continue
+            budget = read_ratio(cells[heads.index("budget")])
+            row = Row(cells[0], ratios, [1.0] * len(ratios), (), budget, budget, f"{group}/")
+            if "ratio" in heads[first + 1 :]:
+                second = heads.index("ratio", first + 1)
+                two = read_spread(cells[second], cells[second + 1])
+                if two:
+                    row = row._replace(two=row._replace(ours=two, torch=[1.0] * len(two)))
+            yield row
+
+
+def read_ratio(cell: str) -> float:
+    """Return the number that ``format_ratio`` wrote."""
+    return 1 / float(cell[2:]) if cell.startswith("1/") else float(cell)
+
+
+def read_spread(ratio: str, spread: str) -> list[float]:
+    """Return the smallest, the median and the largest ratio of a row; nothing if it has none."""
+    if not ratio:
+        return []
+    return sorted(read_ratio(cell) for cell in (ratio, *spread.split(" .. ")) if cell)
 
 
 def color_of(row: Row) -> str:
@@ -100,3 +143,17 @@ def draw_column(axes, lines: Sequence[Line], limits: tuple[float, float]) -> Non
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.tick_params(axis="x", labelsize=7)
+
+
+def main() -> int:
+    """Draw RESULTS.md; returns the exit status."""
+    [target] = sys.argv[1:]
+    text = (Path(__file__).parent / "RESULTS.md").read_text(encoding="utf-8")
+    if not draw(list(read_rows(text)), Path(target)):
+        print("benchmarks.chart: nothing was drawn: it needs matplotlib", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

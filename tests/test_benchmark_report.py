@@ -132,6 +132,21 @@ def test_chart_is_drawn(tmp_path):
     assert not chart.draw([FAILED], tmp_path / "none.png")
 
 
+def test_chart_reads_the_rows_that_were_written():
+    rows = [ROW._replace(key="some/a", title="a|b", two=SLOW), FAILED._replace(key="some/b")]
+    text = report.render([*rows, SLOW], [], {})
+    found = list(chart.read_rows(text))
+    assert [(row.title, row.group) for row in found] == [
+        (r"a\|b", "some"),
+        ("A slow row", "elementwise"),
+    ]
+    first = found[0]
+    assert (first.ratio, min(first.ratios), max(first.ratios)) == pytest.approx((0.2, 0.1, 0.4))
+    assert first.budget == 1 / 4
+    assert first.two is not None
+    assert first.two.ratio == pytest.approx(0.9, abs=0.02)
+
+
 def test_growth_is_the_cost_of_a_unit_beside_the_smallest():
     points = [(10, {"forward": 1.0}), (100, {"forward": 10.0}), (1000, {"forward": 150.0})]
     assert growth.growth_of(points, "forward") == pytest.approx(1.5)
