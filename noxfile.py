@@ -28,6 +28,10 @@ TEST_TOOLS = (
     *("mpi4py>=4", "mpich"),
     *("threadpoolctl", "ittapi", "nvtx", "perfetto", "viztracer", "nvmath-python"),
 )
+DOCS_TOOLS = (
+    *("sphinx==9.0.4", "furo==2025.12.19", "myst-parser==5.2.0", "sphinx-copybutton==0.5.2"),
+    *("docutils==0.22.4", "matplotlib==3.11.2"),
+)
 DEMO_TOOLS = ("scikit-learn", "scipy", "matplotlib", "rich")
 
 nox.needs_version = ">=2024.3.2"
@@ -95,12 +99,11 @@ def dev(session: nox.Session) -> None:
 
 @nox.session
 def gen(session: nox.Session) -> None:
-    """Write tables of ops and torch's names, examples, types of classes; `-- --stubs DIR` stubs."""
+    """Write torch's names, examples and types of classes; `-- --stubs DIR` stubs of ops."""
     session.install("numpy>=2")
-    session.run(
-        "python", "packages/core/tools/opgen.py", *(session.posargs or ["--docs", "docs/reference"])
-    )
-    if not session.posargs:
+    if session.posargs:
+        session.run("python", "packages/core/tools/opgen.py", *session.posargs)
+    else:
         install_wheels(session, "core", "cpu", "profiler")
         for tool in ("examplegen", "classstubs"):
             session.run("python", f"packages/core/tools/{tool}.py")
@@ -280,13 +283,17 @@ def gpu(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation into docs/_build; warnings are errors."""
-    session.install("sphinx>=7", "myst-parser>=3")
+    """Build the site of the documentation into docs/_build; warnings are errors; needs Graphviz."""
+    if shutil.which("dot") is None:
+        session.error("the docs' graphs are drawn by Graphviz: install it (apt install graphviz)")
+    session.install(*DOCS_TOOLS)
     packages = ("core", "cpu", "profiler", "distributed")
-    install_wheels(session, *packages, others=("pytest>=8", "optree"))
+    install_wheels(session, *packages, others=("pytest>=8", "optree", "scipy"))
     shutil.rmtree(ROOT / "docs" / "_build", ignore_errors=True)
-    session.run("python", "packages/core/tools/opgen.py", "--docs", "docs/reference")
-    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build")
+    session.run("python", "packages/core/tools/opdocs.py", "docs/reference")
+    session.run("python", "-m", "benchmarks.chart", "docs/images/benchmarks.png")
+    strict = ("-W", "--keep-going", "-j", "auto")
+    session.run("sphinx-build", *strict, "-b", "html", "docs", "docs/_build", *session.posargs)
 
 
 @nox.session

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+# What `nox -s docs` writes; git ignores it.
+GENERATED = {"docs/reference/ops.md", "docs/reference/ops-by-module.md"}
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
     for pattern in (
@@ -20,6 +22,7 @@ DOCUMENTS = sorted(
         "changes/*.md",
     )
     for path in ROOT.glob(pattern)
+    if path.relative_to(ROOT).as_posix() not in GENERATED
 )
 # The CUDA backend's own tests run these, where there is a device or a fake one.
 ON_A_DEVICE = ("docs/howto/use-cuda.md", "packages/backend-cuda/README.md")
@@ -99,8 +102,9 @@ def test_links_to_files_resolve(root, name):
     text = re.sub(r"```.*?```", "", (root / name).read_text(), flags=re.S)
     targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
     local = [target for target in targets if "://" not in target]
-    missing = [target for target in local if not ((root / name).parent / target).exists()]
-    assert missing == []
+    paths = [((root / name).parent / target).resolve() for target in local]
+    missing = [path.relative_to(root).as_posix() for path in paths if not path.exists()]
+    assert set(missing) <= GENERATED
 
 
 def test_pages_that_sources_name_exist(root):

@@ -1,4 +1,4 @@
-"""The linters and the actions of the workflows have one exact version each."""
+"""Linters, tools of the documentation and actions have one exact version each."""
 
 import re
 
@@ -38,3 +38,11 @@ def test_actions_have_a_full_version(root):
 @pytest.mark.parametrize("name", ["clang-format", "cython-lint", "mypy", "ruff"])
 def test_linter_has_one_exact_version(root, name):
     assert re.fullmatch(r"\d+(\.\d+)+", linters(root)[name])
+
+
+def test_tools_of_the_documentation_have_one_exact_version(root):
+    text = (root / "noxfile.py").read_text()
+    [listed] = re.findall(r"^DOCS_TOOLS = \((.+?)^\)", text, re.M | re.S)
+    tools = re.findall(r'"(.+?)"', listed)
+    assert {"sphinx", "furo", "myst-parser"} <= {tool.partition("==")[0] for tool in tools}
+    assert [tool for tool in tools if not re.fullmatch(r"[\w-]+==\d+(\.\d+)+", tool)] == []

@@ -1,7 +1,6 @@
-"""Generate from the op table: type stubs, and the table of ops in the documentation.
+"""Generate type stubs from the op table; opdocs.py writes its pages of the documentation.
 
     python opgen.py --stubs DIR               # DIR/pullback/__init__.pyi and its like
-    python opgen.py --docs DIR                # DIR/ops.md
     python opgen.py --stub MODULE FILE        # one stub; the build does this
     python opgen.py --stub MODULE FILE --depfile FILE
 
@@ -328,80 +327,6 @@ def write_depfile(path: Path, target: Path, module: str) -> None:
     path.write_text(f"{str(target).replace(' ', chr(92) + ' ')}: {listed}\n")
 
 
-# -- documentation ---------------------------------------------------------------------------------
-
-
-def computed_by(entry: Entry) -> str:
-    """Describe how an op computes its result."""
-    if entry.kernel is not None:
-        return f"`{entry.kernel}`"
-    if entry.composite is not None:
-        return "other ops"
-    return "view" if entry.view else "core"
-
-
-def derivative_of(entry: Entry) -> str:
-    """Describe the source of an op's derivative."""
-    if entry.vjp:
-        return "yes"
-    return "by its parts" if entry.composite is not None else "no"
-
-
-def variants_of(entry: Entry) -> str:
-    """List the other forms of an op."""
-    forms = [f"`{entry.name}_`"] if entry.inplace is True else []
-    if entry.out or any(argument.name == "out" for argument in entry.arguments):
-        forms.append("`out=`")
-    return ", ".join(forms + [f"`{alias}`" for alias in entry.aliases])
-
-
-def signature_of(entry: Entry) -> str:
-    """Return the arguments of an entry on one line, without those of every factory."""
-    return entry.signature.partition("(")[2].rpartition("->")[0].strip().removesuffix(")")
-
-
-def rows(entries: list[Entry]) -> Iterator[str]:
-    """Yield a table of entries in Markdown."""
-    yield "| op | arguments | computed by | derivative | other forms | what it does |"
-    yield "| --- | --- | --- | --- | --- | --- |"
-    for entry in sorted(entries, key=lambda entry: entry.name):
-        cells = (
-            f"`{entry.name}`",
-            f"`{signature_of(entry)}`",
-            computed_by(entry),
-            derivative_of(entry),
-            variants_of(entry),
-            entry.doc.splitlines()[0],
-        )
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def make_docs(table: Mapping[str, Entry]) -> str:
-    """Return the page that lists every op."""
-    public = [entry for entry in table.values() if entry.method or entry.function]
-    internal = [entry for entry in table.values() if not (entry.method or entry.function)]
-    lines = [
-        "# Operations",
-        "",
-        f"The {len(public)} operations of the op table. *Computed by* names the primitive that a "
-        "backend fills, or says",
-        "that the operation is written in other ones, is a view, or is done by the core itself. "
-        "Where the derivative is",
-        "*by its parts*, the operations that it is written in are differentiated.",
-        "",
-        *rows(public),
-        "",
-        "## Building blocks",
-        "",
-        f"{len(internal)} operations that derivatives and other operations are written in. They "
-        "have no public name, but",
-        "their nodes can be seen in a graph.",
-        "",
-        *rows(internal),
-    ]
-    return "\n".join(lines) + "\n"
-
-
 # -- command line ----------------------------------------------------------------------------------
 
 
@@ -409,12 +334,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--stubs", metavar="DIR", type=Path, help="write all stubs below DIR")
-    parser.add_argument("--docs", metavar="DIR", type=Path, help="write DIR/ops.md")
     parser.add_argument("--stub", nargs=2, metavar=("MODULE", "FILE"), help="write one stub")
     parser.add_argument("--depfile", metavar="FILE", type=Path, help="list the files of --stub")
     given = parser.parse_args(arguments)
-    if not (given.stubs or given.docs or given.stub):
-        parser.error("say what to write: --stubs, --docs or --stub")
+    if not (given.stubs or given.stub):
+        parser.error("say what to write: --stubs or --stub")
     if given.depfile and not given.stub:
         parser.error("--depfile needs --stub")
     if given.stub and given.stub[0] not in NAMESPACES:
@@ -423,8 +347,6 @@ def main(arguments: list[str] | None = None) -> int:
     if given.stubs:
         for module in NAMESPACES:
             write(given.stubs / stub_path(module), make_stub(table, module))
-    if given.docs:
-        write(given.docs / "ops.md", make_docs(table))
     if given.stub:
         module, target = given.stub[0], Path(given.stub[1])
         write(target, make_stub(table, module))
