@@ -45,6 +45,18 @@ class TestMembers:
         assert not {"inner", "scale", "mean"} & set(vars(block))
         assert {"inner", "scale", "mean"} <= set(dir(block))
 
+    def test_object_s_functions_set_plain_attributes(self):
+        block = Block()
+        other = nn.Linear(1, 1)
+        object.__setattr__(block, "other", other)
+        assert vars(block)["other"] is other
+        assert [n for n, _ in block.named_children()] == ["inner"]
+        object.__delattr__(block, "other")
+        with pytest.raises(AttributeError):
+            object.__delattr__(block, "inner")
+        nn.Module.__setattr__(block, "inner", other)
+        assert block.inner is other and not vars(block).get("inner")
+
     def test_assignment_moves_a_name_between_the_kinds(self):
         module = nn.Module()
         module.x = pb.ones(1)

@@ -176,13 +176,17 @@ cdef class ModuleBase:
         from pullback._help.names import missing_member
         raise missing_member("torch.nn.Module", name, self, type(self))
 
-    def __setattr__(self, name, value):
+    # nn.Module has the next two functions as `__setattr__` and `__delattr__`. A compiled class that
+    # defined those would make `object.__setattr__(module, name, value)` raise TypeError, with which
+    # programs set an attribute that does not become a member.
+
+    def _set_attribute(self, name, value):
         if is_tensor(value) or isinstance(value, ModuleBase) or member_of(self, name) != NULL:
             if self._set_member(name, value):
                 return
         PyObject_GenericSetAttr(self, name, value)
 
-    def __delattr__(self, name):
+    def _delete_attribute(self, name):
         cdef PyObject *members = member_of(self, name)
         if members == NULL:
             delete_attribute(self, name, NULL)

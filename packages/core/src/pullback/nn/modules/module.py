@@ -112,6 +112,9 @@ class Module(_hooks.HookMethods, StateDictMethods, ConversionMethods, ModuleBase
 
     # ---- members ---------------------------------------------------------------------------------
 
+    __setattr__ = ModuleBase._set_attribute
+    __delattr__ = ModuleBase._delete_attribute
+
     def _set_member(self, name, value):
         """Assign to a member; return False for what is a plain attribute."""
         attributes = self.__dict__
