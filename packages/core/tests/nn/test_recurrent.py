@@ -1,5 +1,7 @@
 """Recurrent layers against loops in NumPy; sequences padded and packed."""
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -99,6 +101,22 @@ def test_dropout_is_between_layers_in_training_alone():
     x = pb.randn(4, 1, 2)
     assert not pb.equal(layer(x)[0], layer.eval()(x)[0])
     assert pb.equal(layer(x)[0], layer(x)[0])
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+def test_flat_weights_that_are_assigned_are_used(kind):
+    layer = getattr(nn, kind)(2, 3, num_layers=2)
+    doubled = copy.deepcopy(layer)
+    with pb.no_grad():
+        for weight in doubled.parameters():
+            weight.mul_(2)
+    x = pb.ones(4, 1, 2)
+    given = [weight * 2 for weight in layer._flat_weights]
+    layer._flat_weights = given
+    assert all(a is b for a, b in zip(layer._flat_weights, given, strict=True))
+    assert layer(x)[0].tolist() == doubled(x)[0].tolist()
+    with pytest.raises(ValueError, match="shorter"):
+        layer._flat_weights = given[:1]
 
 
 def test_cells_make_one_step_of_the_layers():

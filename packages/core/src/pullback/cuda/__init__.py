@@ -133,6 +133,8 @@ def _find(name):
         return found
     if name == "amp":
         return import_module("pullback.cuda.amp")
+    if name == "_initialized":
+        return is_initialized()
     if name not in _NAMES:
         return None
     _require(name)

@@ -132,6 +132,13 @@ class RNNBase(Module):
     def _flat_weights(self):
         return [getattr(self, name) for name in self._flat_weights_names]
 
+    @_flat_weights.setter
+    def _flat_weights(self, weights):
+        for name, weight in zip(self._flat_weights_names, weights, strict=True):
+            if weight is not getattr(self, name):
+                table = self._parameters if name in self._parameters else self.__dict__
+                table[name] = weight
+
     def flatten_parameters(self):
         """Do nothing: weights may lie anywhere in memory."""
 
