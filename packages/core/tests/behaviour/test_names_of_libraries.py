@@ -1,9 +1,11 @@
 """What libraries written for torch ask for: compilers, vendors, other processes, lists, files."""
 
+import importlib
 import importlib.util
 import os
 import pickle
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -147,6 +149,31 @@ def test_a_lone_process_has_no_group(name):
     assert not pb.distributed.is_available() and not pb.distributed.is_initialized()
     with pytest.raises(ValueError, match="Default process group has not been initialized"):
         getattr(pb.distributed, name)()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("nn", "all_reduce"),
+        ("nn.functional", "all_gather"),
+        ("fsdp", "MixedPrecision"),
+        ("_composable.fsdp", "FSDPModule"),
+        ("tensor", "DTensor"),
+        ("_tensor.experimental", "implicit_replication"),
+        ("device_mesh", "init_device_mesh"),
+    ],
+)
+def test_modules_of_several_processes_are_imported_by_one(module, name, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pullback_distributed", None)  # as if it were not installed
+    for path in [path for path in sys.modules if path.startswith("pullback.distributed.")]:
+        monkeypatch.delitem(sys.modules, path)
+    found = getattr(importlib.import_module(f"pullback.distributed.{module}"), name)
+    assert found.__name__ == name
+    assert not isinstance(found, type) or not isinstance(pb.ones(1), found)
+    with pytest.raises((ImportError, NotImplementedError), match=f"{module}.{name}"):
+        found(pb.ones(1))
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module(f"pullback.distributed.{module}x")
 
 
 def test_local_rank_is_that_of_the_launcher(monkeypatch):

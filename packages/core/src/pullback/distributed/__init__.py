@@ -1,9 +1,9 @@
 """torch.distributed's names. Process groups are in the package pullback-distributed.
 
 Its names are looked up at their first use, and so are its modules: ``pullback.distributed.optim``
-is ``pullback_distributed.optim``. Without the package a program that asks ``is_available()`` or
-``is_initialized()`` gets False and goes on alone; what needs a group raises as torch does before
-``init_process_group``, which raises ImportError.
+is ``pullback_distributed.optim``; ``absent`` has those that are not there. Without the package a
+program that asks ``is_available()`` or ``is_initialized()`` gets False and goes on alone; what
+needs a group raises as torch does before ``init_process_group``, which raises ImportError.
 """
 
 from __future__ import annotations
@@ -320,15 +320,17 @@ class _Modules(MetaPathFinder):
     """Finds ``pullback.distributed.X`` as ``pullback_distributed.X``."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if not name.startswith(f"{__name__}.") or not is_available():
+        if not name.startswith(f"{__name__}.") or name == f"{__name__}.absent":
             return None
         home = _HOME + name.removeprefix(__name__)
         try:
             module = import_module(home)
         except ModuleNotFoundError as error:
-            if error.name == home:
-                return None
-            raise
+            if not f"{home}.".startswith(f"{error.name}."):
+                raise
+            from pullback.distributed.absent import find
+
+            return find(name.removeprefix(f"{__name__}."))
         return ModuleSpec(name, _Alias(module), is_package=hasattr(module, "__path__"))
 
 
