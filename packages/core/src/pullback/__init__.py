@@ -11,7 +11,9 @@ import math as _math
 import os as _os
 import sys as _sys
 
-__version__ = "0.1.0"
+from pullback.torch_version import TorchVersion as _TorchVersion
+
+__version__ = _TorchVersion("0.1.0")
 
 
 def get_include():

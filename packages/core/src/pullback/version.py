@@ -6,10 +6,11 @@
 """
 
 from pullback import __version__
+from pullback.torch_version import TorchVersion
 
 __all__ = ["__version__", "cuda", "debug", "git_version", "hip", "rocm", "torch", "xpu"]
 
-torch = "2.13.0"
+torch = TorchVersion("2.13.0")
 debug = False
 cuda = hip = rocm = xpu = None
 git_version = "Unknown"

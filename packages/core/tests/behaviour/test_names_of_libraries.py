@@ -9,8 +9,11 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import pullback as pb
+from pullback.torch_version import TorchVersion
 from pullback.utils._foreach_utils import _group_tensors_by_device_and_dtype
 
 
@@ -116,6 +119,32 @@ def test_indices_without_dims_select_under_vmap():
         found = pb.vmap(lambda i, j: x[i, j])(pb.tensor([3, 1]), pb.tensor([0, 2]))
         assert x[pb.tensor(1)].tolist() == x[1].tolist()
     assert found.tolist() == [x[3, 0].item(), x[1, 2].item()]
+
+
+# -- versions --------------------------------------------------------------------------------------
+
+ORDER = [
+    *("1.0.dev3", "1.0a1.dev2", "1.0a1", "1.0b1", "1.0rc2", "1.0", "1.0+cpu", "1.0+cu121.2"),
+    *("1.0.post1", "1.0.1", "1.9", "1.10.0", "2.0.0a0+git12", "2.13.0", "1!0.1"),
+]
+
+
+@given(st.integers(0, len(ORDER) - 1), st.integers(0, len(ORDER) - 1))
+def test_versions_are_ordered_as_versions(i, j):
+    one = TorchVersion(ORDER[i])
+    found = (one < ORDER[j], one <= ORDER[j], one == ORDER[j], one > ORDER[j], one >= ORDER[j])
+    assert found == (i < j, i <= j, i == j, i > j, i >= j) and (one != ORDER[j]) == (i != j)
+
+
+def test_versions_are_compared_with_tuples_and_strings():
+    version = TorchVersion("1.10.0")
+    assert version >= (1, 10) and version == (1, 10, 0) and version < ("1", "11")
+    assert version == "v1.10" and version != "parrot" and version < "parrot"
+    assert hash(version) == hash("1.10.0") and {"1.10.0": 3}[version] == 3
+    assert isinstance(pb.__version__, TorchVersion) and pb.version.torch >= (2, 13)
+    assert pickle.loads(pickle.dumps(version)) == version and version != 3
+    with pytest.raises(TypeError, match="not supported between instances"):
+        version < 3  # noqa: B015
 
 
 # -- settings and processes ------------------------------------------------------------------------
