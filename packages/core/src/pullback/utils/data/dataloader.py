@@ -31,6 +31,8 @@ from pullback.utils.data.sampler import (
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 T_co = TypeVar("T_co", covariant=True)
+_collate_fn_t = Callable[[list], Any]  # torch's names, which other packages annotate with
+_worker_init_fn_t = Callable[[int], None]
 THREAD = "thread"
 PREFETCH_FACTOR = 2
 ALL_WAYS = "batch_size, shuffle, sampler, and drop_last"
