@@ -286,7 +286,7 @@ cdef int target_number(Op op, str name) except -1:
 
 
 def formula_steps(Op op not None, names):
-    """Return the ops of the traced formula for these arguments, and whether its result is a product.
+    """Return the ops of the traced formula for these arguments, and whether it ends in a product.
 
     None where the formula cannot be traced. ``names`` is a key of ``op.formulas``.
     """

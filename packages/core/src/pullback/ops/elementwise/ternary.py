@@ -256,14 +256,16 @@ def _zero_where_zero_times_inf(grad_inputs, grad_outputs):
 
 def _make_nan_safe(tensor):
     """Let 0 times infinity be 0 in the derivatives of the ops of one shape behind a tensor."""
-    first = tensor.grad_fn if is_tensor(tensor) else None
-    waiting = [] if first is None else [first]
+    if not is_tensor(tensor) or tensor.grad_fn is None:
+        return
+    waiting = [tensor.grad_fn]
+    shape = tensor.grad_fn._input_metadata[0].shape  # with a batch, that of all its elements
     while waiting:
         node = waiting.pop()
         outputs = node._input_metadata
         if "nan_safe" in node.metadata or hasattr(node, "variable") or len(outputs) != 1:
             continue
-        if outputs[0].shape != first._input_metadata[0].shape:
+        if outputs[0].shape != shape:
             continue
         node.metadata["nan_safe"] = True
         node.register_hook(_zero_where_zero_times_inf)
