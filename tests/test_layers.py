@@ -56,7 +56,10 @@ ALLOWED = {
             *(*BELOW_OPS, "_c/dispatch", "_c/ops", "_c/engine", "_c/transforms", "_c/interop"),
             *("_c/python", "ops", "func", "utils", "."),
         },
-        "autograd/diagnostics": {"_c/base", "_c/engine", "_c/graph", "."},
+        "autograd/diagnostics": {
+            *("_c/base", "_c/graph", "_c/ops", "_c/engine", "_c/interop", "_c/python"),
+            *("func", "autograd", "."),
+        },
         "func": {"_help", "_c/graph", "_c/engine", "_c/transforms", "ops", "autograd", "nn"},
         "nn": {"_help", "_c/graph", "_c/python", "ops/nn", "ops/rules", "utils", "."},
         "amp": {"_c/transforms", "."},

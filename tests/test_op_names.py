@@ -63,6 +63,10 @@ LEFT_OUT = (
     "packages/core/src/pullback/_help/arguments.py",  # names of arguments: abs, mean, median
     "packages/core/src/pullback/nn/init.py",  # nonlinearities, which are arguments
     "packages/distributed/",  # collectives, of which some have names of ops
+    "packages/core/src/pullback/distributed/",  # the same
+    "packages/core/src/pullback/backend/doctor/conformance.py",  # the doctor's sample of ops
+    "packages/core/src/pullback/autograd/diagnostics/batch_rules.py",  # per-sample gradients
+    "packages/core/tools/opformulas.py",  # how products and quotients are written in TeX
     "packages/core/src/pullback/array_api/",  # the array API standard's list of its functions
 )
 
