@@ -193,7 +193,7 @@ def test_a_lone_process_has_no_group(name):
     ],
 )
 def test_modules_of_several_processes_are_imported_by_one(module, name, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pullback_distributed", None)  # as if it were not installed
+    monkeypatch.setattr(pb.distributed, "_HOME", "pullback_not_installed")
     for path in [path for path in sys.modules if path.startswith("pullback.distributed.")]:
         monkeypatch.delitem(sys.modules, path)
     found = getattr(importlib.import_module(f"pullback.distributed.{module}"), name)
@@ -203,6 +203,10 @@ def test_modules_of_several_processes_are_imported_by_one(module, name, monkeypa
         found(pb.ones(1))
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(f"pullback.distributed.{module}x")
+    first = module.partition(".")[0]
+    monkeypatch.delitem(vars(pb.distributed), first)
+    assert getattr(pb.distributed, first).__name__ == f"pullback.distributed.{first}"
+    assert not hasattr(pb.distributed, f"{first}x")
 
 
 def test_local_rank_is_that_of_the_launcher(monkeypatch):

@@ -344,6 +344,11 @@ def _find(name: str) -> Any:
         found = getattr(import_module(_HOME), name, None)
         if found is not None:
             globals()[name] = found
+    if found is None and name not in ("__path__", "__wrapped__"):
+        from pullback.distributed.absent import find
+
+        if find(name) is not None:
+            return import_module(f"{__name__}.{name}")
     return found
 
 
