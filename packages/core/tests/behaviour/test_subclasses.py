@@ -4,6 +4,7 @@ import copy
 import operator
 import pickle
 import threading
+import warnings
 import weakref
 from typing import ClassVar
 
@@ -463,6 +464,34 @@ class Recorder(overrides.TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         self.log.append(f"{self.label}:{func.__name__}")
         return func(*args, **(kwargs or {}))
+
+
+FOREIGN = [np.full(2, 3.0), np.float64(3), None, "text", [1, 2], 2, object()]
+
+
+@pytest.mark.parametrize("other", FOREIGN, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "name", ["add", "sub", "mul", "truediv", "pow", "matmul", "lt", "eq", "ne", "iadd"]
+)
+def test_operators_with_foreign_objects_are_as_without_a_mode(name, other):
+    operator_ = getattr(operator, name)
+
+    def outcome(*operands):
+        try:
+            found = operator_(*operands)
+        except TypeError as error:
+            return type(error)
+        return found.tolist() if isinstance(found, pb.Tensor | np.ndarray) else found
+
+    def outcomes():
+        both = [outcome(pb.ones(2, dtype=pb.float64), other)]
+        return both if name == "iadd" else [*both, outcome(other, pb.ones(2, dtype=pb.float64))]
+
+    expected = outcomes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy's about __array_wrap__
+        with Recorder([], "mode"):
+            assert outcomes() == expected
 
 
 def test_mode_receives_all_calls_of_its_thread():

@@ -14,7 +14,7 @@ from pullback._c.graph import anomaly
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
-_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 def users_frame():

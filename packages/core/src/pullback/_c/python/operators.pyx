@@ -123,6 +123,11 @@ cdef inline bint is_overridden(object a, object b) noexcept:
             and is_overriding(b) or process.overrides != 0 and modes_enabled())
 
 
+cdef inline object as_given(object value):
+    """Return an operand for overrides, which get foreign objects that have some; else None."""
+    return value if is_overriding(value) else as_operand(value)
+
+
 cdef object run2(Op op, object a, object b, str name, str reflected):
     """Apply a two-operand op, with alpha = 1 where it has one.
 
@@ -136,6 +141,9 @@ cdef object run2(Op op, object a, object b, str name, str reflected):
         args[2] = ONE
         return op_apply(op, args)
     if is_overridden(a, b):
+        a, b = as_given(a), as_given(b)
+        if a is None or b is None:
+            return NotImplemented
         return call_override_of_operator(op, name, reflected, a, b)
     cdef object x = as_operand(a), y = as_operand(b)
     if x is None or y is None:
@@ -149,6 +157,9 @@ cdef object run2(Op op, object a, object b, str name, str reflected):
 cdef object run2_(Op op, object a, object b, str name):
     cdef PyObject *args[3]
     if is_overridden(a, b):
+        b = as_given(b)
+        if b is None:
+            return NotImplemented
         return call_override_of_operator(op, name, name, a, b)
     cdef object y = as_operand(b)
     if y is None or not is_tensor(a):
@@ -198,10 +209,10 @@ cdef object slot_pow(object a, object b, object modulus):
     return run2(POW, a, b, None, "__rpow__")
 
 cdef object slot_matmul(object a, object b):
+    if not is_tensor(a) and not is_overriding(a) or not is_tensor(b) and not is_overriding(b):
+        return NotImplemented
     if is_overridden(a, b):
         return call_override_of_operator(MATMUL, None, "__rmatmul__", a, b)
-    if not is_tensor(a) or not is_tensor(b):
-        return NotImplemented
     if (<Tensor>a).layout.ndim == 2 and (<Tensor>b).layout.ndim == 2:
         return run2(MM, a, b, None, None)
     if thread_state().autocast == 0:    # which has a policy for matmul, and none for its parts

@@ -13,7 +13,6 @@ import numpy
 
 import pullback
 from pullback._c.base import state
-from pullback._c.graph.op import Op
 from pullback._c.graph.tensor import Tensor
 from pullback.autograd import anomaly_mode, grad_mode
 from pullback.autograd.diagnostics.records import (
@@ -99,7 +98,7 @@ class _Mode(TorchFunctionMode):
         else:
             given = _tensors((*args, *kwargs.values()))
             before = _states_of(given)
-            result = _call(func, args, kwargs)
+            result = func(*args, **kwargs)
             if result is NotImplemented:
                 return result
         with DisableTorchFunctionSubclass():
@@ -168,22 +167,6 @@ class _State(NamedTuple):
 def _states_of(tensors: list[Tensor]) -> list[_State]:
     with DisableTorchFunctionSubclass():  # subclasses are not to see what is read here
         return [_state_of(tensor) for tensor in tensors]
-
-
-def _call(func: Any, args: tuple, kwargs: dict) -> Any:
-    """Call a function; an operator takes arrays, and refuses other operands by NotImplemented.
-
-    A mode receives an operator as the operation, which raises for both.
-    """
-    try:
-        return func(*args, **kwargs)
-    except TypeError:
-        foreign = [a for a in args if not isinstance(a, (Tensor, int, float, complex))]
-        if not isinstance(func, Op) or len(args) != 2 or not foreign:
-            raise
-        if not isinstance(foreign[0], (numpy.ndarray, numpy.generic)):
-            return NotImplemented
-    return func(*(pullback.as_tensor(a) if a is foreign[0] else a for a in args), **kwargs)
 
 
 def _state_of(tensor: Tensor) -> _State:
