@@ -234,6 +234,7 @@ ARGUMENTS = {
     "nan": "what replaces NaN",
     "posinf": "what replaces infinity; None means the largest number of the dtype",
     "neginf": "what replaces minus infinity; None means the smallest number",
+    "nan_safe": "whether 0 * inf is 0 in the derivatives behind elements that are not selected",
     "rounding_mode": "None, 'trunc' (towards zero) or 'floor'",
     "prepend": "a tensor before the first elements",
     "append": "a tensor after the last ones",

@@ -104,14 +104,14 @@ anomaly.set_listeners(_note_node, _source_line, _report_failure, _check_forward,
 
 def _checked(name, check_nan, check_inf, check_forward, sample):
     """Return the arguments of a mode, or raise TypeError or ValueError for a wrong one."""
-    checks = {"check_nan": check_nan, "check_inf": check_inf, "check_forward": check_forward}
-    for argument, value in checks.items():
-        require_bool(name, argument, value)
+    require_bool(name, "check_nan", check_nan)
+    require_bool(name, "check_inf", check_inf)
+    require_bool(name, "check_forward", check_forward)
     if isinstance(sample, bool) or not isinstance(sample, (int, float)):
         raise TypeError(f"{name}(): argument 'sample' must be float, not {type(sample).__name__}")
     if not 0 < sample <= 1:
         raise ValueError(f"{name}(): sample must be above 0 and at most 1, got {sample}")
-    return (*checks.values(), float(sample))
+    return check_nan, check_inf, check_forward, float(sample)
 
 
 def _switch(mode, check_nan, check_inf, check_forward, sample):
