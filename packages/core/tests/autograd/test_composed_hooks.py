@@ -228,6 +228,7 @@ def test_one_object_entered_twice(record):
         ({"ops": [None]}, "'ops' must be names of ops or nodes, not NoneType"),
         ({"min_bytes": "1"}, "'min_bytes' must be int, not str"),
         ({"min_bytes": True}, "'min_bytes' must be int, not bool"),
+        ({"compose": 1}, "'compose' must be bool, not int"),
         ({"predicate": 3}, "predicate must be callable, not int"),
     ],
 )

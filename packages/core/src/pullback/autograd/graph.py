@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pullback._c.base import state
+from pullback._c.base.errors import require_bool
 from pullback._c.engine import stream_order
 from pullback._c.graph.node import Node
 from pullback._c.graph.tensor import Tensor
@@ -171,9 +172,9 @@ class saved_tensors_hooks:
                 )
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
-        self.compose = compose
+        self.compose = require_bool("saved_tensors_hooks", "compose", compose)
         self._selection = None
-        if ops is not None or predicate is not None or type(min_bytes) is not int or min_bytes > 0:
+        if ops is not None or predicate is not None or min_bytes != 0:
             from pullback.autograd.diagnostics import composed_hooks
 
             self._selection = composed_hooks.Selection(ops, min_bytes, predicate)

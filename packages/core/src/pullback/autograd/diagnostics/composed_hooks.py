@@ -37,6 +37,10 @@ class Selection:
                 f"saved_tensors_hooks(): argument 'min_bytes' must be int, not "
                 f"{type(min_bytes).__name__}"
             )
+        if min_bytes < 0:
+            raise ValueError(
+                f"saved_tensors_hooks(): argument 'min_bytes' must be at least 0, got {min_bytes}"
+            )
         if predicate is not None and not callable(predicate):
             raise TypeError(
                 f"saved_tensors_hooks(): predicate must be callable, not {type(predicate).__name__}"
