@@ -337,7 +337,7 @@ op(
         case(T(2, 1), mask(3), 0),
         case(T(), mask(), T()),
     ],
-    ref=lambda np, self, condition, other, nan_safe: np.where(condition, self, other),
+    ref=lambda np, self, condition, other, nan_safe=False: np.where(condition, self, other),
 )
 
 
