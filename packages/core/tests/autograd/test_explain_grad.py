@@ -296,7 +296,7 @@ BUGS = [
     (inference_mode, "none", "inference_mode", "exp at .* inference mode"),
     (argmax, "none", "integer", "argmax at .* returns integers"),
     (cast_to_integers, "none", "integer", "to at .* returns integers"),
-    (python_number, "none", "number", "item at .* returns what is no tensor"),
+    (python_number, "none", "number", "item at .* returns a Python number or an array"),
     (array, "none", "detach", "detach at .* cuts the history"),
     (copy, "none", "copy", "tensor at .* copies values into a new leaf"),
     (gradient_without_a_graph, "none", "no_create_graph", "grad at .* create_graph=True"),

@@ -1,4 +1,4 @@
-"""What a plugin may leave out, and what it is told when it does something wrong."""
+"""Methods that a plugin may omit, and the errors that it gets for wrong return values."""
 
 import json
 import sys

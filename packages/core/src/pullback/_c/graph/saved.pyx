@@ -129,7 +129,7 @@ cdef object declined = object()         # what a pack hook that declined gave
 
 @cython.auto_pickle(False)
 cdef class SelectivePack:
-    """A pack hook that is told what saves, and may decline.
+    """A pack hook that receives the names of the op and node that save, and may decline.
 
     It calls ``function(tensor, op, node)`` with the names of the op and of its node; those of a
     custom Function are the same. Where that returns NotImplemented, the tensor is saved as without

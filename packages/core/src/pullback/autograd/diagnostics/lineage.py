@@ -14,7 +14,7 @@ REASONS = {
     "no_grad": "runs under no_grad(), which records nothing",
     "inference_mode": "runs in inference mode, which records nothing",
     "integer": "returns integers or bools, which have no derivative",
-    "number": "returns what is no tensor; computations with it are not recorded",
+    "number": "returns a Python number or an array; computations with it are not recorded",
     "copy": "copies values into a new leaf",
     "no_create_graph": "computes a gradient without create_graph=True, so it has no history",
     "not_differentiable": "has no derivative",

@@ -178,10 +178,10 @@ def _state_of(tensor: Tensor) -> _State:
 
 
 class _Functions(NamedTuple):
-    """Functions that are told apart."""
+    """Functions of three kinds that `record_sites` treats in different ways."""
 
     unrecorded: frozenset  # attributes that are other tensors, not computed from their owner
-    numeric: frozenset  # return what is no tensor
+    numeric: frozenset  # return numbers, lists or arrays
     makers: frozenset  # make tensors of data
 
 

@@ -44,7 +44,7 @@ pb.testing.assert_close(
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """A tensor as an op got it: the memory that it spans, and how it lies in it."""
+    """An operand of an op: the elements of the memory that it spans, its sizes and strides."""
 
     flat: Value
     shape: tuple[int, ...]
