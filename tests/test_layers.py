@@ -54,7 +54,7 @@ ALLOWED = {
         "autograd": {
             *("_help", "autograd/diagnostics"),
             *(*BELOW_OPS, "_c/dispatch", "_c/ops", "_c/engine", "_c/transforms", "_c/interop"),
-            *("_c/python", "ops", "func", "utils", "."),
+            *("_c/python", "ops", "func", "profiler", "utils", "."),
         },
         "autograd/diagnostics": {
             *("_c/base", "_c/graph", "_c/ops", "_c/engine", "_c/interop", "_c/python"),

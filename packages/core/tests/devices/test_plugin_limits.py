@@ -85,7 +85,7 @@ def test_ops_conform_without_float64(name, check):
 
 
 def test_a_wrong_derivative_is_seen_in_float32(monkeypatch):
-    from pullback.testing import narrow
+    from pullback.testing.checks import narrow
 
     right = narrow.derivatives
     monkeypatch.setattr(

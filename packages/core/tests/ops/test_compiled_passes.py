@@ -5,7 +5,7 @@ import pytest
 import pullback as pb
 from pullback.ops import ENTRIES
 from pullback.ops.table.primitives import decompositions
-from pullback.testing.checks import assert_same_bits
+from pullback.testing.checks.basic import assert_same_bits
 from pullback.testing.runner import CHECKS, iter_samples
 from pullback.testing.samples import op_of, tensors_in
 

@@ -7,8 +7,9 @@ import pullback as pb
 from pullback.ops import ENTRIES
 from pullback.ops.table.samples import Dtype, T, at, case, fixed, mask, real
 from pullback.ops.table.schema import FLOATING
-from pullback.testing import assert_close, checks
-from pullback.testing.checks import check_grad
+from pullback.testing import assert_close
+from pullback.testing.checks import basic as checks
+from pullback.testing.checks.basic import check_grad
 from pullback.testing.draw import LAYOUTS, draw_array, lay_out
 from pullback.testing.runner import run_check
 from pullback.testing.samples import accepts, samples_of

@@ -10,7 +10,8 @@ import pytest
 import pullback as pb
 from pullback._c.graph import levels
 from pullback.ops import ENTRIES
-from pullback.testing import Requirements, checks
+from pullback.testing import Requirements
+from pullback.testing.checks import basic as checks
 from pullback.testing.modes import MODES, differentiable
 from pullback.testing.pytest_plugin import SuiteTotals
 from pullback.testing.reference import expect

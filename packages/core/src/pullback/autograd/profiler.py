@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pullback._help import explain_names as _explain_names
-from pullback._profiler_names import look_up
+from pullback.profiler._names import look_up
 
 _NAMES = (
     "EnforceUnique",

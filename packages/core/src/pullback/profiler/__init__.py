@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pullback._help import explain_names as _explain_names
-from pullback._profiler_names import look_up
+from pullback.profiler._names import look_up
 
 if TYPE_CHECKING:  # names are looked up at their first use
 

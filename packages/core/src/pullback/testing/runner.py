@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pullback as pb
-from pullback.testing import checks, compiled, corners, lazy, narrow, nesting
+from pullback.testing.checks import basic, compiled, corners, lazy, narrow, nesting
 from pullback.testing.draw import LAYOUTS
 from pullback.testing.modes import MODES
 from pullback.testing.samples import (
@@ -90,31 +90,31 @@ def _has_derivative(entry: Any) -> bool:
 CHECKS = {
     check.name: check
     for check in (
-        Check("value", checks.check_value, _always, DTYPES, LAYOUTS),
+        Check("value", basic.check_value, _always, DTYPES, LAYOUTS),
         Check(
             "optional_dtypes",
-            checks.check_value,
+            basic.check_value,
             _always,
             OPTIONAL_DTYPES,
             ("strided",),
             skipped_as="value",
             first=3,
         ),
-        Check("refusal", checks.check_refusal, _is_public, DTYPES, LAYOUTS[:1], accepted=False),
+        Check("refusal", basic.check_refusal, _is_public, DTYPES, LAYOUTS[:1], accepted=False),
         Check(
             "decomposed",
-            checks.check_decomposed,
+            basic.check_decomposed,
             lambda e: op_of(e).decompose is not None,
             DTYPES,
             LAYOUTS[:2],
             skipped_as="value",
         ),
-        Check("meta", checks.check_meta, _always, DTYPES, LAYOUTS),
-        Check("devices", checks.check_devices, _always, SOME, LAYOUTS[:1]),
-        Check("inplace", checks.check_inplace, lambda e: e.inplace is True, DTYPES, DENSE),
+        Check("meta", basic.check_meta, _always, DTYPES, LAYOUTS),
+        Check("devices", basic.check_devices, _always, SOME, LAYOUTS[:1]),
+        Check("inplace", basic.check_inplace, lambda e: e.inplace is True, DTYPES, DENSE),
         Check(
             "inplace_grad",
-            checks.check_inplace_grad,
+            basic.check_inplace_grad,
             lambda e: e.inplace is True and _has_derivative(e),
             DIFFERENTIABLE,
             LAYOUTS[:1],
@@ -131,19 +131,19 @@ CHECKS = {
             True,
             skipped_as="grad",
         ),
-        Check("alias", checks.check_alias, lambda e: e.composite is None, SOME, LAYOUTS[:1]),
+        Check("alias", basic.check_alias, lambda e: e.composite is None, SOME, LAYOUTS[:1]),
         Check(
             "repeatable",
-            checks.check_repeatable,
+            basic.check_repeatable,
             _always,
             SOME,
             LAYOUTS[:1],
             skipped_as="value",
         ),
-        Check("batch", checks.check_batch, _always, SOME, LAYOUTS[:1], skipped_as="value"),
+        Check("batch", basic.check_batch, _always, SOME, LAYOUTS[:1], skipped_as="value"),
         Check(
             "batch_grad",
-            checks.check_batch_grad,
+            basic.check_batch_grad,
             _has_derivative,
             (pb.float64, pb.complex128),
             LAYOUTS[:1],
@@ -194,11 +194,11 @@ CHECKS = {
             True,
             skipped_as="grad",
         ),
-        Check("leak", checks.check_leak, _always, SOME, LAYOUTS[:1]),
-        Check("out", checks.check_out, lambda e: e.out, DTYPES, LAYOUTS[:2]),
+        Check("leak", basic.check_leak, _always, SOME, LAYOUTS[:1]),
+        Check("out", basic.check_out, lambda e: e.out, DTYPES, LAYOUTS[:2]),
         Check(
             "grad",
-            checks.check_grad,
+            basic.check_grad,
             _has_derivative,
             DIFFERENTIABLE,
             DENSE,
@@ -207,7 +207,7 @@ CHECKS = {
         ),
         Check(
             "gradgrad",
-            checks.check_gradgrad,
+            basic.check_gradgrad,
             _has_derivative,
             DIFFERENTIABLE,
             LAYOUTS[:1],
@@ -216,7 +216,7 @@ CHECKS = {
         ),
         Check(
             "forward",
-            checks.check_forward,
+            basic.check_forward,
             _has_derivative,
             DIFFERENTIABLE,
             LAYOUTS[:1],
@@ -236,7 +236,7 @@ CHECKS = {
         Check("in_graph", corners.check_in_graph, _is_public, DIFFERENTIABLE, LAYOUTS[:1], True),
         Check(
             "compiled",
-            checks.check_compiled,
+            basic.check_compiled,
             _has_derivative,
             (pb.float32, pb.float64, pb.complex64),
             DENSE,

@@ -12,7 +12,7 @@ import warnings
 
 import pullback as pb
 from pullback.ops import ENTRIES
-from pullback.testing.checks import call
+from pullback.testing.checks.basic import call
 from pullback.testing.samples import accepts, samples_of
 
 HUGE = 2**33 + 1

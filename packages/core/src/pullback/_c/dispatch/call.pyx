@@ -25,14 +25,14 @@ from pullback._c.dispatch.launch cimport copy_into
 from pullback._c.graph.node cimport node_release, node_set_meta
 from pullback._c.dispatch.observer cimport begin_op, end_op
 from pullback._c.dispatch.outputs cimport (
-    check_fits, check_outputs, check_overlap, copy_to_out, own_result, writes_directly)
+    check_fits, check_outputs, check_overlap, copy_to_out, own_result, run_written_lists,
+    writes_directly)
 from pullback._c.graph.overrides cimport (
     call_override_of_op, is_overriding, modes_enabled, overrides_enabled)
 from pullback._c.graph.record cimport (
     bump_version, check_inplace, check_writable, needs_grad, node_begin, node_finish,
     node_save_outputs, rebase, tensor_needs_grad)
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
-from pullback._c.dispatch.written_lists cimport run_written_lists
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_VIEW, TENSOR_OVERRIDES, Tensor, is_tensor, same_device)
 from pullback._c.base.types cimport STORAGE_INFERENCE, pb_node

@@ -10,3 +10,5 @@ cdef int check_fits(Tensor target, Tensor result) except -1
 cdef int copy_to_out(Op op, Tensor target, Tensor result) except -1
 cdef bint writes_directly(Op op, PyObject **args, Tensor target) except -1
 cdef object own_result(object result)
+cdef object run_written_lists(Op op, PyObject **args)
+cdef tuple written_tensors(Op op, PyObject **args)

@@ -9,7 +9,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 from pullback._c.dispatch.call cimport op_record, op_run_inplace, run_forward
-from pullback._c.dispatch.written_lists cimport written_tensors
+from pullback._c.dispatch.outputs cimport written_tensors
 from pullback._c.graph.op cimport MAX_ARGS, OP_INPLACE, OP_LISTS, Op
 from pullback._c.graph.levels cimport Level, disable_level, innermost_level
 from pullback._c.base.state cimport thread_state

@@ -11,7 +11,7 @@ import numpy as np
 import pullback as pb
 from pullback.ops import ops
 from pullback.testing.certify.derivatives import Problem, Tensors
-from pullback.testing.checks import SEED
+from pullback.testing.checks.basic import SEED
 from pullback.testing.compare import to_array
 from pullback.testing.draw import LAYOUTS, lay_out
 from pullback.testing.samples import Sample, op_of, replace_tensors, samples_of, tensors_in

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import pullback as pb
-from pullback.testing.checks import SEED, as_function, call, inplace_function
+from pullback.testing.checks.basic import SEED, as_function, call, inplace_function
 from pullback.testing.compare import assert_close, to_array
 from pullback.testing.draw import lay_out
 from pullback.testing.samples import Sample, tensors_in

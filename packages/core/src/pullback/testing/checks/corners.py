@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pullback as pb
-from pullback.testing.checks import (
+from pullback.testing.checks.basic import (
     REFUSALS,
     as_function,
     assert_same_bits,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pullback as pb
 from pullback.ops import ops
-from pullback.testing.checks import (
+from pullback.testing.checks.basic import (
     SEED,
     as_function,
     assert_same_bits,

@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 import pullback as pb
-from pullback.testing.checks import SEED, assert_same_bits
+from pullback.testing.checks.basic import SEED, assert_same_bits
 from pullback.testing.samples import Sample, copy_as_it_lies, op_of, tensors_in
 
 __all__ = ["check_compiled", "check_compiled_grad"]
