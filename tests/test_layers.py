@@ -101,7 +101,7 @@ ALLOWED = {
             *("_c/base", "_c/device", "_c/graph", "_c/interop"),
             *("ops", "backend", "utils", "."),
         },
-        "profiler": {"_help", "."},
+        "profiler": {"_help"},
         "_help": set(),
         "testing/references": set(),  # only NumPy: what an op computes is no part of its test
         "testing": {
