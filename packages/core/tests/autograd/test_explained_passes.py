@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pullback as pb
+from pullback._c.base import state
 from pullback.autograd.diagnostics import probe
 from pullback.autograd.graph import explain_grad, record_sites
 from pullback.utils.checkpoint import checkpoint
@@ -273,6 +274,15 @@ def test_modes_stay():
         assert explain_grad(x, y).status == "nan"
         assert pb.is_anomaly_enabled() and pb.is_anomaly_check_nan_enabled()
         assert not pb.is_grad_enabled()
+
+
+def test_settings_of_anomaly_detection_stay():
+    x = leaf(4.0)
+    y = x.sqrt()
+    with pb.autograd.set_detect_anomaly(True, check_inf=True, check_forward=True, sample=0.5):
+        before = state.anomaly_settings()
+        assert explain_grad(x, y).status == "fine"
+        assert state.anomaly_settings() == before
 
 
 def test_failing_backward_leaves_no_hooks():

@@ -6,6 +6,7 @@ import weakref
 import pytest
 
 import pullback as pb
+from pullback.autograd.diagnostics.records import KEY, Site
 from pullback.autograd.graph import (
     get_gradient_edge,
     memory,
@@ -150,7 +151,7 @@ def test_lines_of_anomaly_mode_and_of_notes():
     assert "test_memory_ledger.py:" in line
     assert line.endswith(", in test_lines_of_anomaly_mode_and_of_notes")
     loss = leaf(100).exp().sum()
-    loss.grad_fn.next_functions[0][0].metadata["site_"] = ("model.py", 7, "forward")
+    loss.grad_fn.next_functions[0][0].metadata[KEY] = Site("model.py", 7, "forward")
     assert memory(loss).by_line == {"model.py:7, in forward": 400}
     assert "model.py:7, in forward" in str(memory(loss))
 

@@ -46,7 +46,7 @@ def test_operands_are_described():
             x * 0.0
     assert str(caught.value).splitlines() == [
         "mul() made nan in 1 of 4 elements of its result, the first at index (1, 0).",
-        "  operand 0: float32[2, 2] with values from -4 to 2, mean -0.666667, 1 zero, 1 inf",
+        "  operand 0: float32 [2, 2], from -4 to 2, 0 at 1 of 4, infinite at 1 of 4",
         "  operand 1: 0.0",
     ]
 

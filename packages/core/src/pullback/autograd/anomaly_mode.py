@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import warnings
 
 from pullback._c.base import state
-from pullback._c.base.errors import require_bool
+from pullback._c.base.errors import require_bool, user_frame
 from pullback._c.dispatch.observer import observe_results
 from pullback._c.graph import anomaly
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
-_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-
-
-def users_frame():
-    """Return the innermost frame outside this package."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-    return frame
-
-
 def _source_line():
     """Return the file and line of the user's running code."""
-    frame = users_frame()
+    frame = user_frame()
+    if frame is None:
+        return "a thread without Python code"
     return f'File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}'
 
 
@@ -39,7 +28,7 @@ def _stack():
     import linecache  # only needed in this mode
 
     lines = []
-    frame = users_frame()
+    frame = user_frame()
     while frame is not None:
         code, number = frame.f_code, frame.f_lineno
         source = linecache.getline(code.co_filename, number, frame.f_globals).strip()

@@ -1,5 +1,7 @@
 # build: small
-"""Exceptions for the codes that kernels and backends return."""
+"""Exceptions for the codes that kernels and backends return; where user code runs."""
+
+import sys
 
 from cpython.exc cimport PyErr_Occurred
 from cpython.object cimport PyTypeObject
@@ -37,6 +39,22 @@ def require_bool(str function not None, str argument not None, value):
     if value is True or value is False:
         return value
     raise TypeError(f"{function}(): argument '{argument}' must be bool, not {type(value).__name__}")
+
+
+def is_of_package(frame not None):
+    """Return True for a frame of this package's code."""
+    return (frame.f_globals.get("__name__") or "").partition(".")[0] == "pullback"
+
+
+def user_frame():
+    """Return the innermost frame that is not of this package's code; None if there is none."""
+    try:
+        frame = sys._getframe()
+    except ValueError:                  # no Python frame at all: a thread of the engine
+        return None
+    while frame is not None and is_of_package(frame):
+        frame = frame.f_back
+    return frame
 
 
 def publish(*kinds):

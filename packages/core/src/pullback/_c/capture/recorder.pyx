@@ -6,14 +6,13 @@ it is freed; the arguments' is known before; all other memory is from outside. I
 changes nothing: what is recorded runs as it would without it.
 """
 
-import sys
-
 from cpython.exc cimport PyErr_Fetch, PyErr_Restore
 from cpython.object cimport PyObject
 from cython cimport no_gc_clear
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memset
 
+from pullback._c.base.errors import user_frame
 from pullback.abi cimport (
     PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_U8, pb_array, pb_call)
 from pullback._c.base.dtype cimport dtype_itemsize
@@ -493,13 +492,8 @@ def refuse_now(str why not None):
 
 def place_of_call():
     """Return the innermost line outside of this package, as the end of a message; or nothing."""
-    frame = sys._getframe()
-    while frame is not None:
-        name = frame.f_globals.get("__name__") or ""
-        if name.partition(".")[0] != "pullback":
-            return f" (line {frame.f_lineno} of {frame.f_code.co_filename})"
-        frame = frame.f_back
-    return ""
+    frame = user_frame()
+    return "" if frame is None else f" (line {frame.f_lineno} of {frame.f_code.co_filename})"
 
 
 # ---- the hooks -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pullback._c.device.device cimport (
     DEVICE_REF, device_type, device_types, pb_device_type, pb_entry)
 from pullback._c.device.py_kernel cimport run_callable, run_on_host
 from pullback._c.graph.op cimport Op, all_ops
+from pullback._c.base.errors import is_of_package
 from pullback.ops.table.primitives import PRIMITIVES
 
 cdef list primitive_names = list(PRIMITIVES)
@@ -105,14 +106,10 @@ cdef tuple user_call(str primitive):
         frame = sys._getframe()
     except ValueError:                      # no Python frame at all
         return name, None
-    while frame is not None and is_ours(frame):
+    while frame is not None and is_of_package(frame):
         name = ops_by_code.get(frame.f_code, name)
         frame = frame.f_back
     return name, frame
-
-
-cdef bint is_ours(frame) except -1:
-    return (frame.f_globals.get("__name__") or "").partition(".")[0] == "pullback"
 
 
 cdef int refuse_or_warn(str op, str primitive, str dtype, str device, frame) except -1:

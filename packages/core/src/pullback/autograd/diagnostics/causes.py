@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pullback
 from pullback._c.graph.tensor import Tensor
-from pullback.autograd.diagnostics.records import KEY, Site
+from pullback.autograd.diagnostics.nonfinite import statistics
 
 PREFIX = "_saved_"
 
@@ -30,22 +30,6 @@ class Cause(NamedTuple):
     text: str
     saved: tuple[Saved, ...]
     elements: int
-
-
-def site_of(node: Any) -> str | None:
-    """Return where a node was made, if ``record_sites`` or anomaly detection noted it."""
-    # A leaf's node has no notes, and asking for them would make the dict.
-    if getattr(node, "variable", None) is not None:
-        return None
-    metadata = node.metadata
-    if isinstance(metadata.get(KEY), Site):
-        return str(metadata[KEY])
-    stack = metadata.get("traceback_")
-    if not stack:
-        return None
-    place = stack[-1].strip().partition("\n")[0]  # File "model.py", line 12, in forward
-    file, _, rest = place.removeprefix('File "').partition('", line ')
-    return f"{file}:{rest}"
 
 
 def saved_values(node: Any) -> dict[str, Any]:
@@ -124,20 +108,8 @@ def _describe(name: str, value: Any, where: Tensor, alone: bool) -> Saved:
     if not isinstance(value, Tensor):  # an option says nothing of elements, a lone factor does
         factor = value if alone and not isinstance(value, (bool, complex)) else None
         return Saved(name, f"{name} = {value!r}", factor)
-    text = f"{name}: {_kind(value)}"
+    text = f"{name}: {statistics(value)}"
     picked = _at(value, where)
-    values = value.detach()
-    if values.is_complex():
-        values = values.abs()
-    if values.numel() == 0:
-        return Saved(name, text, None)
-    if values.dtype == pullback.bool:
-        text += f", True at {int(values.sum())} of {values.numel()}"
-    else:
-        numbers = values.to(pullback.float64)
-        text += f", from {numbers.min().item():.4g} to {numbers.max().item():.4g}"
-        zeros = values.numel() - int(values.count_nonzero())
-        text += f", 0 at {zeros} of {values.numel()}" if zeros else ""
     return Saved(name, text, _constant(picked))
 
 
@@ -155,10 +127,6 @@ def _constant(picked: Tensor | None) -> float | bool | None:
     if bool(picked.isinf().all()):
         return math.inf
     return 0.0 if int(picked.count_nonzero()) == 0 else None
-
-
-def _kind(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).rpartition('.')[2]} {list(tensor.shape)}"
 
 
 def _found(saved: tuple[Saved, ...], test: Any) -> Saved | None:

@@ -9,6 +9,7 @@ from pullback.autograd.diagnostics import causes
 from pullback.autograd.diagnostics.explanation import shown
 from pullback.autograd.diagnostics.paths import MANY, Arrow, Paths
 from pullback.autograd.diagnostics.probe import Probe, Stats, measure
+from pullback.autograd.diagnostics.walk import source_line
 
 CONTRIBUTIONS = 6  # that are listed
 STEPS = 12  # of a long path, half of them at each end
@@ -50,7 +51,7 @@ def stats_line(facts: dict[str, Any]) -> str:
 
 def node_label(node: Any) -> str:
     """Return a node's name, with its source line where that is known."""
-    site = causes.site_of(node)
+    site = source_line(node)
     return node.name() if site is None else f"{node.name()} ({site})"
 
 
@@ -63,7 +64,7 @@ def node_facts(node: Any, saved: tuple[causes.Saved, ...] = ()) -> dict[str, Any
     """Return what is known of a node, as plain values."""
     return {
         "name": node.name(),
-        "site": causes.site_of(node),
+        "site": source_line(node),
         "saved": [value.text for value in saved],
     }
 
@@ -86,7 +87,7 @@ def paths_facts(paths: Paths, probe: Probe) -> dict[str, Any]:
         "contributions": [
             {
                 "node": paths.nodes[arrow.source].name(),
-                "site": causes.site_of(paths.nodes[arrow.source]),
+                "site": source_line(paths.nodes[arrow.source]),
                 "paths": counts[arrow.source],
                 "norm": None if (stats := probe.leaving.get(arrow)) is None else stats.norm,
             }
@@ -145,7 +146,7 @@ def main_path(paths: Paths, probe: Probe, through: Arrow | None) -> list[dict[st
             left_out = 0
         node = paths.nodes[arrow.source]
         stats = probe.leaving.get(arrow)
-        steps.append(_step(node.name(), causes.site_of(node), stats, arrow == through))
+        steps.append(_step(node.name(), source_line(node), stats, arrow == through))
     return steps
 
 

@@ -147,20 +147,24 @@ def _described(operands):
 
 
 def statistics(tensor):
-    """Return a tensor's dtype, shape, range and mean of finite elements, and counts, as text."""
+    """Return a tensor's dtype, shape, range of finite elements, and counts of some, as text."""
     elements = elements_of(tensor).detach()
-    kind = f"{str(elements.dtype).rpartition('.')[2]}{list(elements.shape)}"
-    counts = [(int((elements == 0).sum().item()), "zero")]
-    counts += [(_count(elements, each)[0], each) for each in _CHECKED]
-    found = ", ".join(f"{count} {what}" for count, what in counts if count)
-    size = elements.abs() if elements.is_complex() else elements
-    finite = size[pb.isfinite(size)]
-    if finite.numel() == 0:
-        return f"{kind} without finite elements" + (f", {found}" if found else "")
-    low, high, mean = (one.item() for one in (finite.min(), finite.max(), finite.double().mean()))
-    of = "absolute values" if elements.is_complex() else "values"
-    text = f"{kind} with {of} from {low:.6g} to {high:.6g}, mean {mean:.6g}"
-    return text + (f", {found}" if found else "")
+    size = elements.numel()
+    parts = [f"{elements.dtype.name} {list(elements.shape)}"]
+    if elements.dtype == pb.bool:
+        return f"{parts[0]}, True at {int(elements.sum())} of {size}" if size else parts[0]
+    values = elements.abs() if elements.is_complex() else elements
+    finite = values[pb.isfinite(values)].to(pb.float64)
+    if finite.numel():
+        what = "absolute values " if elements.is_complex() else ""
+        parts.append(f"{what}from {finite.min().item():.4g} to {finite.max().item():.4g}")
+    counts = {
+        "0": size - int(values.count_nonzero()),
+        "NaN": int(values.isnan().sum()),
+        "infinite": int(values.isinf().sum()),
+    }
+    parts += [f"{kind} at {count} of {size}" for kind, count in counts.items() if count]
+    return ", ".join(parts)
 
 
 def _note_on_zeros(grads, elements):

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy
 
 import pullback
-from pullback._c.base import state
 from pullback._c.graph.tensor import Tensor
 from pullback._c.interop import arrays
 from pullback._c.python import node_methods
+from pullback.autograd.anomaly_mode import set_detect_anomaly
 from pullback.autograd.diagnostics import causes
 from pullback.autograd.diagnostics.paths import Arrow, Paths
 
@@ -91,8 +91,6 @@ class Probe:
         """
         tables = []
         kept = [(tensor, tensor.grad) for tensor in self._retained()]
-        anomaly = state.is_anomaly_enabled(), state.is_anomaly_check_nan_enabled()
-        state.set_anomaly_enabled(False)
         try:
             for tensor, _ in kept:
                 tensor.grad = None
@@ -103,12 +101,12 @@ class Probe:
                 table.move_to_end(hook, last=False)  # before hooks that change gradients
                 tables.append((table, hook))
             seed = pullback.ones_like(root, requires_grad=False)
-            (gradient,) = pullback.autograd.grad(
-                root, [goal], seed, retain_graph=True, allow_unused=True
-            )
+            with set_detect_anomaly(False):
+                (gradient,) = pullback.autograd.grad(
+                    root, [goal], seed, retain_graph=True, allow_unused=True
+                )
             self.result = None if gradient is None else measure(gradient)
         finally:
-            state.set_anomaly_enabled(*anomaly)
             for table, hook in tables:
                 del table[hook]
             for tensor, gradient in kept:

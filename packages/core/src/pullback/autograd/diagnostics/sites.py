@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Iterable
 from contextlib import ContextDecorator
@@ -13,8 +14,9 @@ import numpy
 
 import pullback
 from pullback._c.base import state
+from pullback._c.base.errors import user_frame
 from pullback._c.graph.tensor import Tensor
-from pullback.autograd import anomaly_mode, grad_mode
+from pullback.autograd import grad_mode
 from pullback.autograd.diagnostics.records import (
     KEY,
     Record,
@@ -138,7 +140,7 @@ class _Mode(TorchFunctionMode):
         return found
 
     def _note(self, func, before, returned, written, lost, others, values):
-        frame = anomaly_mode.users_frame()
+        frame = user_frame() or sys._getframe()
         site = Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         made = [*returned, *written]
         tracked = tuple(item.number for item in before if item.tracked)

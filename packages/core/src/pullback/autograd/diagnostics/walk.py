@@ -9,6 +9,7 @@ from pullback._c.graph.node import Node
 from pullback._c.graph.tensor import Tensor
 from pullback._c.python import node_methods, tensor_methods
 from pullback.autograd.diagnostics.composed_hooks import Packed
+from pullback.autograd.diagnostics.records import KEY
 
 
 def edges_of(function, items):
@@ -68,8 +69,8 @@ def source_line(node: Node) -> str | None:
     notes = node_methods.known_metadata(node)
     if notes is None:
         return None
-    if "site_" in notes:
-        return "{}:{}, in {}".format(*notes["site_"])
+    if KEY in notes:
+        return str(notes[KEY])
     frame = _FRAME.match(notes["traceback_"][-1]) if notes.get("traceback_") else None
     return None if frame is None else "{}:{}, in {}".format(*frame.groups())
 

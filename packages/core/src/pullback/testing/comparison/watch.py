@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import sys
-import types
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -12,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pullback as pb
+from pullback._c.base.errors import user_frame
 from pullback._c.graph import levels
 from pullback.func._tree import leaves
 from pullback.testing.comparison.measure import Difference, Tolerances, Value, difference, value_of
@@ -367,12 +366,9 @@ def described(value: Any) -> str:
 
 def user_line() -> str:
     """Return the innermost line outside of the package that runs: ``file:number: text``."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
-        module = frame.f_globals.get("__name__") or ""
-        if module.partition(".")[0] != "pullback":
-            file, number = frame.f_code.co_filename, frame.f_lineno
-            text = linecache.getline(file, number, frame.f_globals).strip()
-            return f"{file}:{number}" + (f": {text}" if text else "")
-        frame = frame.f_back
-    return ""
+    frame = user_frame()
+    if frame is None:
+        return ""
+    file, number = frame.f_code.co_filename, frame.f_lineno
+    text = linecache.getline(file, number, frame.f_globals).strip()
+    return f"{file}:{number}" + (f": {text}" if text else "")
