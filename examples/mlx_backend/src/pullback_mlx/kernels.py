@@ -127,7 +127,7 @@ def sort(outs, x, descending):
 
 
 def solve(outs, a, b):
-    """Solve; the diagonal of the factor tells which pivot is 0. Complex systems as real ones."""
+    """Solve; the diagonal of the factor shows which pivot is 0. Complex systems as real ones."""
     n = a.shape[1]
     if a.dtype == mx.complex64:
         parts = [mx.real(a), mx.imag(a)]
@@ -152,7 +152,7 @@ def svd(outs, matrices):
 
 
 def checked(shape, indices, lowest=None):
-    """Return indices; raise IndexError for one out of bounds, where MLX reads what lies there."""
+    """Return indices; raise IndexError for one out of bounds, where MLX reads other memory."""
     for size, one in zip(shape, indices, strict=False):
         low = -size if lowest is None else lowest
         if one.size and mx.any((one < low) | (one >= size)).item():

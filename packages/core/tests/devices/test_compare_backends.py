@@ -67,7 +67,7 @@ def test_the_wrong_op_is_named(x):
     assert not result.equal
     assert (found.kind, found.name, found.number, found.with_equal_inputs) == ("op", "exp", 1, True)
     assert found.arguments == "exp(self=float32[2, 3])"
-    assert found.place.endswith(": wrong = doubled.exp()")
+    assert found.line.endswith(": wrong = doubled.exp()")
     assert found.index == (0, 2) and found.actual == pytest.approx(1.001 * found.expected)
     assert found.max_relative_error == pytest.approx(0.001, rel=1e-3)
     assert found.ulps > 1000
@@ -84,7 +84,7 @@ def test_the_wrong_node_is_named_though_forward_agrees(x):
     found = result.backward
     assert result.forward is None
     assert (found.kind, found.name, found.with_equal_inputs) == ("node", "SinBackward0", True)
-    assert found.place.endswith(": return (x.t() * 3).sin().sum()")
+    assert found.line.endswith(": return (x.t() * 3).sin().sum()")
     assert found.max_relative_error == pytest.approx(0.5, rel=1e-3)
     assert "sin(self=float32[3, 2] with strides (1, 3))" in str(result)
     assert_shows(result, ".as_strided((3, 2), (1, 3))")

@@ -342,7 +342,7 @@ class _Comparison:
             found.number,
             found.what if made == "argument" or len(step.results) > 1 else "",
             step.arguments,
-            step.place,
+            step.line,
             equal_inputs if made == "op" and not found.other_call else None,
             found.difference,
             found.other_call and f"{self.second.label} calls {found.other_call}",
@@ -358,7 +358,7 @@ class _Comparison:
             found.number,
             found.what,
             step.arguments if step else "",
-            step.place if step else "",
+            step.line if step else "",
             equal_inputs,
             found.difference,
         )

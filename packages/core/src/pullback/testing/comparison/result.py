@@ -37,7 +37,7 @@ class Finding:
     number: int | None = None
     what: str = ""  # which result or gradient of it
     arguments: str = ""
-    place: str = ""  # file:line: text
+    line: str = ""  # of the user: file:number: text
     with_equal_inputs: bool | None = None
     difference: Difference | None = None
     detail: str = ""
@@ -70,8 +70,8 @@ class Finding:
             lines = [f"{self.what}, which no op made"]
         if self.arguments and self.kind != "op":
             lines.append(f"of {self.arguments}")
-        if self.place:
-            lines.append(f"at {self.place}")
+        if self.line:
+            lines.append(f"at {self.line}")
         if self.with_equal_inputs is not None:
             lines.append(
                 "differs with equal inputs"
@@ -129,8 +129,8 @@ class BackendComparison:
             return f"equal: {first} and {second} agree on {self.ops} ops and {self.nodes} nodes"
         finding = self.forward or self.backward
         assert finding is not None
-        place = finding.place.partition(": ")[0]
-        return f"different on {second}: {finding.headline()}" + (f", at {place}" if place else "")
+        line = finding.line.partition(": ")[0]
+        return f"different on {second}: {finding.headline()}" + (f", at {line}" if line else "")
 
     def __str__(self) -> str:
         lines = [self.verdict()]

@@ -19,11 +19,11 @@ LONGEST = 400  # characters of the arguments that are shown
 
 
 class Step(NamedTuple):
-    """An op of the reference: its name, arguments, place in the program, and values."""
+    """An op of the reference: its name, arguments, line of the program, and values."""
 
     name: str
     arguments: str
-    place: str
+    line: str
     fresh: dict[int, Value]  # tensors among the arguments, by number, that no op before it made
     results: list[Value]
     numbers: list[str]  # among the arguments
