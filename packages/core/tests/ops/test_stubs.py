@@ -1,5 +1,6 @@
 """The generated stubs, read by mypy on a small example."""
 
+import ast
 import runpy
 import shutil
 import subprocess
@@ -73,8 +74,8 @@ WRONG = {
 
 
 @pytest.fixture(scope="module")
-def check(tmp_path_factory):
-    """Return a function that runs mypy on a program and returns what it says."""
+def folder(tmp_path_factory):
+    """A folder for typed programs; ``path`` in it holds the package with its generated stubs."""
     folder = tmp_path_factory.mktemp("typed")
     package = folder / "path" / "pullback"
     # A copy beside the stubs stands for an installed package, wherever this one runs from.
@@ -84,6 +85,12 @@ def check(tmp_path_factory):
         ignore=shutil.ignore_patterns("_c", "include", "__pycache__"),
     )
     subprocess.run([sys.executable, TOOL, "--stubs", folder / "path"], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def check(folder):
+    """Return a function that runs mypy on a program and returns what it says."""
 
     def run(program):
         (folder / "program.py").write_text(program)
@@ -129,6 +136,23 @@ def test_wrong_lines_are_found(check):
 
 def test_stubs_themselves_are_consistent(check):
     assert check("import pullback\nimport pullback.nn.functional\n") == ""
+
+
+def test_stub_has_every_public_name(folder):
+    """Modules that are imported on first use too: type checkers do not run ``__getattr__``."""
+    command = [sys.executable, "-c", "import pullback; print(*dir(pullback))"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    names = set()
+    for node in ast.parse((folder / "path" / "pullback" / "__init__.pyi").read_text()).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    assert [name for name in shown if name[0] != "_" and name not in names] == []
+    assert {"tensor", "nn", "linalg"} <= names
 
 
 def test_package_is_marked_as_typed():
