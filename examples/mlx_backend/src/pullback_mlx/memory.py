@@ -68,8 +68,8 @@ class Memory:
             self.put_bytes(out.base, out.offset * value.dtype.size, value)
         else:
             flat = self.flat(out.base, value.dtype)
-            places = mx.as_strided(mx.arange(flat.size), out.shape, out.strides, out.offset)
-            flat[places.reshape(-1)] = value
+            positions = mx.as_strided(mx.arange(flat.size), out.shape, out.strides, out.offset)
+            flat[positions.reshape(-1)] = value
             self.put_bytes(out.base, 0, flat)
 
     def put_bytes(self, handle, offset, data):

@@ -69,8 +69,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     """Keep the arguments for backward."""
     pb = import_module("pullback")
     ctx.others = [None if isinstance(value, pb.Tensor) else value for value in inputs]
-    ctx.places = [place for place, value in enumerate(inputs) if isinstance(value, pb.Tensor)]
-    ctx.save_for_backward(*(inputs[place] for place in ctx.places))
+    ctx.positions = [n for n, value in enumerate(inputs) if isinstance(value, pb.Tensor)]
+    ctx.save_for_backward(*(inputs[n] for n in ctx.positions))
 
 
 def _backward(decomposition: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,20 +79,20 @@ def _backward(decomposition: Callable[..., Any]) -> Callable[..., Any]:
     def backward(ctx: Any, *grads: Any) -> Any:
         pb = import_module("pullback")
         saved = ctx.saved_tensors
-        wanted = [n for n, place in enumerate(ctx.places) if ctx.needs_input_grad[place]]
+        wanted = [n for n, at in enumerate(ctx.positions) if ctx.needs_input_grad[at]]
 
         def function(*values: Any) -> Any:
             arguments, given = list(ctx.others), list(saved)
             for n, value in zip(wanted, values):
                 given[n] = value
-            for place, tensor in zip(ctx.places, given):
-                arguments[place] = tensor
+            for position, tensor in zip(ctx.positions, given):
+                arguments[position] = tensor
             return decomposition(*arguments)
 
         _, pull = pb.func.vjp(function, *(saved[n] for n in wanted))
         found: list[Any] = [None] * len(ctx.others)
         for n, grad in zip(wanted, pull(grads if len(grads) > 1 else grads[0])):
-            found[ctx.places[n]] = grad
+            found[ctx.positions[n]] = grad
         return tuple(found)
 
     return backward
@@ -127,12 +127,12 @@ def add_kernel(device: str, name: str, mask: int, kernel: Callable[..., Any]) ->
             pb.empty(shadow.shape, dtype=shadow.dtype, device=tensors[0].device)
             for shadow in (shadows if many else [shadows])
         )
-        places = tuple(map(_operand, outs))
+        outputs = tuple(map(_operand, outs))
         ins = [_operand(tensor.resolve_conj().resolve_neg()) for tensor in tensors]
         params = {n: v for n, v in zip(names, values) if not isinstance(v, pb.Tensor)}
-        result = kernel(places if many else places[0], *ins, **params)
+        result = kernel(outputs if many else outputs[0], *ins, **params)
         if result is not None:
-            _store(device, name, places, result if many else [result])
+            _store(device, name, outputs, result if many else [result])
         return outs if many else outs[0]
 
     library.register_kernel(name, device, run)
@@ -154,21 +154,21 @@ def _operand(tensor: Any) -> Any:
     )
 
 
-def _store(device: str, name: str, places: tuple[Any, ...], results: Any) -> None:
+def _store(device: str, name: str, outputs: tuple[Any, ...], results: Any) -> None:
     """Write what a kernel returned into its outputs."""
     store = getattr(memories.get(device), "store", None)
-    for place, result in zip(places, results):
-        if tuple(result.shape) != tuple(place.shape):
+    for output, result in zip(outputs, results):
+        if tuple(result.shape) != tuple(output.shape):
             raise RuntimeError(
                 f"the kernel {name!r} of the backend {device!r} returned shape "
-                f"{tuple(result.shape)} for an output of shape {tuple(place.shape)}"
+                f"{tuple(result.shape)} for an output of shape {tuple(output.shape)}"
             )
-        if not isinstance(place, Operand):
-            place[...] = result
+        if not isinstance(output, Operand):
+            output[...] = result
         elif store is None:
             raise RuntimeError(
                 f"the kernel {name!r} of the backend {device!r} returned an array, and its memory "
                 "has no method store(out, value)"
             )
         else:
-            store(place, result)
+            store(output, result)

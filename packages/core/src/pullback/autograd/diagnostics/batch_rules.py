@@ -1,7 +1,7 @@
-"""Where a batch's samples are in the inputs of a node, and what each adds to a weight's gradient.
+"""The batch axis in the inputs of a node, and what each sample adds to a weight's gradient.
 
-A place (dim, inner) says that sample b has the elements of ``dim`` whose index i has
-``i // inner % batch == b``: a view may merge the batch with other dims. A rule gets the place in a
+A batch axis (dim, inner) says that sample b has the elements of ``dim`` whose index i has
+``i // inner % batch == b``: a view may merge the batch with other dims. A rule gets the axis of a
 node's output, and returns one for each edge, or None where the input has no samples: that is a
 parameter, or made of parameters alone.
 """
@@ -14,7 +14,7 @@ from pullback._c.graph.op import Op
 from pullback._c.python import node_methods
 from pullback.func import vmap
 
-SCALAR = "scalar"  # in place of a place: the value is the whole loss
+SCALAR = "scalar"  # instead of an axis: the value is the whole loss
 
 
 class NotUnderstood(Exception):
@@ -25,10 +25,6 @@ class Mixes(Exception):
     """A node computes what depends on several samples."""
 
 
-def _product(sizes):
-    return math.prod(sizes)
-
-
 def sizes_of(node):
     """Return the shape of each edge's input; None for an edge that leads nowhere."""
     return [
@@ -37,11 +33,11 @@ def sizes_of(node):
     ]
 
 
-# ---- places --------------------------------------------------------------------------------------
+# ---- axes ----------------------------------------------------------------------------------------
 
 
-def places(node, place, batch):
-    """Return the place of the samples in the input of each edge of a node."""
+def axes_of_inputs(node, axis, batch):
+    """Return the batch axis of the input of each edge of a node."""
     op = node_methods.node_inside(node)
     if not isinstance(op, Op):
         raise NotUnderstood
@@ -49,132 +45,126 @@ def places(node, place, batch):
     sizes = sizes_of(node)
     batching = (op.entry.batch or "").split()[:1]
     if op.entry.forward == "elementwise" or batching in (["pointwise"], ["expand"]):
-        return [_broadcast(shape, place, size) for size in sizes]
+        return [_broadcast(shape, axis, size) for size in sizes]
     if batching == ["unary"] and sizes == [shape] and not op.name.endswith("_batch"):
-        return [place]  # those of matrices end in _batch
+        return [axis]  # those of matrices end in _batch
     if "mat2" in op.arg_names:
-        return _product_of_matrices(node, shape, place, sizes, batch)
+        return _product_of_matrices(node, shape, axis, sizes, batch)
     rule = _RULES.get(op.name) or _BATCHING.get(*batching or [None])
     if rule is None:
         raise NotUnderstood
-    return rule(node, shape, place, sizes, batch)
+    return rule(node, shape, axis, sizes, batch)
 
 
-def _broadcast(shape, place, size):
+def _broadcast(shape, axis, size):
     if size is None:
         return None
-    dim = place[0] - (len(shape) - len(size))
-    if dim < 0 or (size[dim] == 1 and shape[place[0]] > 1):
+    dim = axis[0] - (len(shape) - len(size))
+    if dim < 0 or (size[dim] == 1 and shape[axis[0]] > 1):
         return None
-    return dim, place[1]
+    return dim, axis[1]
 
 
-def _viewed(node, shape, place, sizes, batch):
-    stride = place[1] * _product(shape[place[0] + 1 :])
+def _viewed(node, shape, axis, sizes, batch):
+    stride = axis[1] * math.prod(shape[axis[0] + 1 :])
     for dim in reversed(range(len(sizes[0]))):
-        after = _product(sizes[0][dim + 1 :])
+        after = math.prod(sizes[0][dim + 1 :])
         inner = stride // after
         if stride % after == 0 and inner and sizes[0][dim] % (inner * batch) == 0:
             return [(dim, inner)]
     raise NotUnderstood
 
 
-def _dims(node, count, name="dim"):
-    dims = getattr(node, f"_saved_{name}")
-    dims = () if dims is None else dims if isinstance(dims, (tuple, list)) else (dims,)
-    return sorted(dim % count for dim in dims) or list(range(count))
-
-
-def _along(node, shape, place, sizes, batch):
-    """Return the places of an op that acts along some dims, and on each index of others alike."""
+def _along(node, shape, axis, sizes, batch):
+    """Return the axes for an op that acts along some dims, and on each index of others alike."""
     op = node_methods.node_inside(node)
     saved, words = op.saved_names, set(op.entry.batch.split())
     count = len(next(size for size in sizes if size is not None))
     if "dim0" in saved:
         swap = [node._saved_dim0 % count, node._saved_dim1 % count]
-        dim = swap[1 - swap.index(place[0])] if place[0] in swap else place[0]
-        return [(dim, place[1])]
+        dim = swap[1 - swap.index(axis[0])] if axis[0] in swap else axis[0]
+        return [(dim, axis[1])]
     if "keepdim" in saved:
-        return _reduced(node, place, count, batch)
-    if "new_dim" in words and len(sizes) == 1 and _product(shape) == _product(sizes[0]):
-        return _viewed(node, shape, place, sizes, batch)
+        return _reduced(node, axis, count, batch)
+    if "new_dim" in words and len(sizes) == 1 and math.prod(shape) == math.prod(sizes[0]):
+        return _viewed(node, shape, axis, sizes, batch)
     dim = node._saved_dim if "dim" in saved else None
     if not isinstance(dim, int) or words - {"along", "new_dim"}:
         raise NotUnderstood
     dim %= max(count, len(shape))
     if count > len(shape):  # an index of the dim, or each
-        return [(place[0] + (place[0] >= dim), place[1])]
-    if dim != place[0] and (count == len(shape)) != ("new_dim" in words):
-        return [(place[0] - (place[0] > dim and count < len(shape)), place[1])] * len(sizes)
+        return [(axis[0] + (axis[0] >= dim), axis[1])]
+    if dim != axis[0] and (count == len(shape)) != ("new_dim" in words):
+        return [(axis[0] - (axis[0] > dim and count < len(shape)), axis[1])] * len(sizes)
     if sizes == [shape]:
         raise Mixes
     raise NotUnderstood
 
 
-def _reduced(node, place, count, batch):
+def _reduced(node, axis, count, batch):
     dims = node._saved_dim
     dims = () if dims is None else dims if isinstance(dims, (tuple, list)) else (dims,)
     dims = [dim % count for dim in dims] or list(range(count))
-    dim = place[0] if node._saved_keepdim else [d for d in range(count) if d not in dims][place[0]]
+    dim = axis[0] if node._saved_keepdim else [d for d in range(count) if d not in dims][axis[0]]
     if dim in dims and batch > 1:
         raise Mixes
-    return [(dim, place[1])]
+    return [(dim, axis[1])]
 
 
-def _permuted(node, shape, place, sizes, batch):
-    return [(node._saved_dims[place[0]] % len(shape), place[1])]
+def _permuted(node, shape, axis, sizes, batch):
+    return [(node._saved_dims[axis[0]] % len(shape), axis[1])]
 
 
-def _product_of_matrices(node, shape, place, sizes, batch):
+def _product_of_matrices(node, shape, axis, sizes, batch):
     rows, columns = len(shape) - 2, len(shape) - 1
-    own = [None if place[0] == columns else place, None if place[0] == rows else place]
-    return own if len(sizes) == 2 else [_broadcast(shape, place, sizes[0]), *own]
+    own = [None if axis[0] == columns else axis, None if axis[0] == rows else axis]
+    return own if len(sizes) == 2 else [_broadcast(shape, axis, sizes[0]), *own]
 
 
-def _first(node, shape, place, sizes, batch):
-    if place[0] != 0:
+def _first(node, shape, axis, sizes, batch):
+    if axis[0] != 0:
         raise NotUnderstood
-    return [place, *[None] * (len(sizes) - 1)]
+    return [axis, *[None] * (len(sizes) - 1)]
 
 
-def _attention(node, shape, place, sizes, batch):
-    if place[0] >= len(shape) - 2:
+def _attention(node, shape, axis, sizes, batch):
+    if axis[0] >= len(shape) - 2:
         raise NotUnderstood
-    return [place] * 3 + [_broadcast((*shape[:-1], 0), place, size) for size in sizes[3:]]
+    return [axis] * 3 + [_broadcast((*shape[:-1], 0), axis, size) for size in sizes[3:]]
 
 
-def _normalized(node, shape, place, sizes, batch):
+def _normalized(node, shape, axis, sizes, batch):
     kind = node._saved_kind
     rows = node._saved_out1.numel()
     if kind == "Layer":
-        fits = _product(shape[: place[0]]) < rows and _product(shape[: place[0] + 1]) <= rows
+        fits = math.prod(shape[: axis[0]]) < rows and math.prod(shape[: axis[0] + 1]) <= rows
     elif kind == "Batch":  # of instances if there is a mean for each sample
-        fits = place[0] == 0 and rows == _product(shape[:2])
+        fits = axis[0] == 0 and rows == math.prod(shape[:2])
     else:
-        fits = place[0] == 0
+        fits = axis[0] == 0
     if not fits:
         raise Mixes
-    return [place, *[None] * (len(sizes) - 1)]
+    return [axis, *[None] * (len(sizes) - 1)]
 
 
-def _embedded(node, shape, place, sizes, batch):
-    if place[0] == len(shape) - 1 or node._saved_scale_grad_by_freq:
+def _embedded(node, shape, axis, sizes, batch):
+    if axis[0] == len(shape) - 1 or node._saved_scale_grad_by_freq:
         raise NotUnderstood
     return [None]
 
 
-def _each_loss(node, shape, place, sizes, batch):
+def _each_loss(node, shape, axis, sizes, batch):
     if len(sizes[0]) != len(shape) + 1 and sizes[0] != shape:
         raise NotUnderstood
-    dim = place[0] if sizes[0] == shape or place[0] == 0 else place[0] + 1
-    return [(dim, place[1]), *[_broadcast(shape, place, size) for size in sizes[1:]]]
+    dim = axis[0] if sizes[0] == shape or axis[0] == 0 else axis[0] + 1
+    return [(dim, axis[1]), *[_broadcast(shape, axis, size) for size in sizes[1:]]]
 
 
 # By the first word of an entry's `batch`.
 _BATCHING = {
     **dict.fromkeys(("view", "squeeze"), _viewed),
     "along": _along,
-    "t": lambda node, shape, place, sizes, batch: [(len(shape) - 1 - place[0], place[1])],
+    "t": lambda node, shape, axis, sizes, batch: [(len(shape) - 1 - axis[0], axis[1])],
     "permute": _permuted,
     "convolution": _first,
     "embedding": _embedded,
@@ -189,8 +179,8 @@ _RULES = {
 _LOSSES = ("sum", "mean", "nll_loss_forward", "_mse_loss")
 
 
-def places_of_scalar(node, dim):
-    """Return the place in each edge's input of a node whose output is the whole loss."""
+def axes_below_scalar(node, dim):
+    """Return the batch axis of each edge's input of a node whose output is the whole loss."""
     op = node_methods.node_inside(node)
     found: list = []
     for size in sizes_of(node):
@@ -208,9 +198,9 @@ def places_of_scalar(node, dim):
 # ---- gradients of weights ------------------------------------------------------------------------
 
 
-def samples(tensor, place, batch):
+def samples(tensor, axis, batch):
     """Return a tensor with a new first dim for the samples; ``dim`` keeps what is not of them."""
-    dim, inner = place
+    dim, inner = axis
     shape = tuple(tensor.shape)
     outer = shape[dim] // (batch * inner)
     parts = tensor.reshape(*shape[:dim], outer, batch, inner, *shape[dim + 1 :])
@@ -230,7 +220,7 @@ def _sum_to(tensor, size):
     return total.reshape(tensor.shape[0], *size)
 
 
-def weight_gradient(node, edge, grad, place, batch):
+def weight_gradient(node, edge, grad, axis, batch):
     """Return the gradient of an input without samples, for each sample: (batch, *shape)."""
     op = node_methods.node_inside(node)
     size = sizes_of(node)[edge]
@@ -238,7 +228,7 @@ def weight_gradient(node, edge, grad, place, batch):
     if "mat2" in op.arg_names:
         rule = _of_product
     if rule is not None:
-        return rule(node, edge, grad, place, batch, size)
+        return rule(node, edge, grad, axis, batch, size)
     full = grad
     if op.entry.batch.split()[:1] != ["expand"]:
         found = node(grad)
@@ -248,24 +238,24 @@ def weight_gradient(node, edge, grad, place, batch):
         full = found[edge]
     if full.shape != grad.shape:
         raise NotUnderstood
-    return _sum_to(samples(full, place, batch), size)
+    return _sum_to(samples(full, axis, batch), size)
 
 
-def _of_product(node, edge, grad, place, batch, size):
+def _of_product(node, edge, grad, axis, batch, size):
     added = len(node.next_functions) == 3
     if added and edge == 0:
-        return _sum_to(samples(grad, place, batch), size) * node._saved_beta
-    parts = samples(grad, place, batch)
-    if place[0] == grad.dim() - 2:
+        return _sum_to(samples(grad, axis, batch), size) * node._saved_beta
+    parts = samples(grad, axis, batch)
+    if axis[0] == grad.dim() - 2:
         other = node._saved_mat1 if added else node._saved_self
-        found = samples(other, place, batch).mH @ parts
+        found = samples(other, axis, batch).mH @ parts
     else:
-        found = parts @ samples(node._saved_mat2, place, batch).mH
+        found = parts @ samples(node._saved_mat2, axis, batch).mH
     return found * node._saved_alpha if added else found
 
 
-def _of_convolution(node, edge, grad, place, batch, size):
-    parts = samples(grad, place, batch)
+def _of_convolution(node, edge, grad, axis, batch, size):
+    parts = samples(grad, axis, batch)
     if edge == 2:
         return parts.sum([1, *range(3, parts.dim())])
     (function,) = [
@@ -275,11 +265,11 @@ def _of_convolution(node, edge, grad, place, batch, size):
     ]
     settings = [getattr(node, f"_saved_{name}") for name in ("stride", "padding", "dilation")]
     return vmap(lambda g, x: function(g, x, tuple(size), *settings, node._saved_groups))(
-        parts, samples(node._saved_self, place, batch)
+        parts, samples(node._saved_self, axis, batch)
     )
 
 
-def _of_norm(node, edge, grad, place, batch, size):
+def _of_norm(node, edge, grad, axis, batch, size):
     if _name(node) == "standardized":
         _, _, (*_, eps, _), view, _, affine = node._saved_spec
     else:
@@ -288,28 +278,28 @@ def _of_norm(node, edge, grad, place, batch, size):
     if edge == 1:
         found = node._saved_self.reshape(view) - node._saved_out1
         full = grad * (found * (node._saved_out2 + eps).rsqrt()).reshape(grad.shape)
-    return _sum_to(samples(full, place, batch), affine).reshape(batch, *size)
+    return _sum_to(samples(full, axis, batch), affine).reshape(batch, *size)
 
 
 def _name(node):
     return node_methods.node_inside(node).name
 
 
-def _of_running_norm(node, edge, grad, place, batch, size):
+def _of_running_norm(node, edge, grad, axis, batch, size):
     full = grad
     shape = node._saved_shape
     if edge == 1:
         spread = (node._saved_variance + node._saved_eps).rsqrt().view(shape)
         full = grad * (node._saved_self - node._saved_mean.view(shape)) * spread
-    return _sum_to(samples(full, place, batch), (*size, *[1] * (grad.dim() - 2))).reshape(
+    return _sum_to(samples(full, axis, batch), (*size, *[1] * (grad.dim() - 2))).reshape(
         batch, *size
     )
 
 
-def _of_embedding(node, edge, grad, place, batch, size):
+def _of_embedding(node, edge, grad, axis, batch, size):
     indices = node._saved_indices
-    taken = samples(indices, place, batch).reshape(batch, -1)
-    parts = samples(grad, place, batch).reshape(batch, -1, size[1])
+    taken = samples(indices, axis, batch).reshape(batch, -1)
+    parts = samples(grad, axis, batch).reshape(batch, -1, size[1])
     padding = node._saved_padding_idx
     if padding is not None and padding >= 0:
         parts = parts.masked_fill((taken == padding).unsqueeze(-1), 0)

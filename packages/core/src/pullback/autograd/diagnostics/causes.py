@@ -76,8 +76,8 @@ def _none(node: Any) -> Cause:
     if forward is None:
         return Cause("no_gradient", "returns no gradient for this input", (), 0)
     code = getattr(forward.backward, "__code__", None)
-    place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
-    text = f"returns None for this input: the backward of {forward.__name__}{place} says so"
+    where = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+    text = f"returns None for this input: the backward of {forward.__name__}{where} says so"
     return Cause("function_returned_none", text, (), 0)
 
 
@@ -135,53 +135,52 @@ def _found(saved: tuple[Saved, ...], test: Any) -> Saved | None:
 
 def _zero(saved: tuple[Saved, ...], count: int) -> Cause:
     """Explain a gradient of zeros by a saved value that is the same at all elements in question."""
-    places = _places(count, "that a gradient reaches")
+    elements = _counted(count, "that a gradient reaches")
     mask = _found(saved, lambda v: isinstance(v, bool))
     if mask is not None:
-        text = f"lets no gradient through: '{mask.name}' is {mask.always} at {places}"
+        text = f"lets no gradient through: '{mask.name}' is {mask.always} at {elements}"
         return Cause("zero_mask", text, saved, count)
     factor = _found(saved, lambda v: v == 0)
     if factor is None:
         return Cause("zero_derivative", "has a derivative of 0 at all elements", saved, count)
     if factor.name == "result":
-        text = f"has a derivative of 0: its result is 0 at {places}"
+        text = f"has a derivative of 0: its result is 0 at {elements}"
         return Cause("zero_result", text, saved, count)
     return Cause(
-        "zero_factor", f"multiplies by '{factor.name}', which is 0 at {places}", saved, count
+        "zero_factor", f"multiplies by '{factor.name}', which is 0 at {elements}", saved, count
     )
 
 
 def _not_finite(kind: str, saved: tuple[Saved, ...], count: int, taken: Tensor | None) -> Cause:
     """Explain NaN or infinity by the saved values at those elements, and the gradient there."""
     word = "NaN" if kind == "nan" else "infinite"
-    places = _places(count)
+    elements = _counted(count)
     zero = _found(saved, lambda v: not isinstance(v, bool) and v == 0)
     nan = _found(saved, lambda v: not isinstance(v, bool) and math.isnan(v))
     inf = _found(saved, lambda v: not isinstance(v, bool) and math.isinf(v))
     odd = nan or zero or inf
     if kind == "nan" and taken is not None and _constant(taken) == 0:
         shown = "" if odd is None else f" ('{odd.name}' is {_word(odd.always)})"
-        text = (
-            f"multiplies a gradient of 0 by a derivative that is infinite or NaN{shown} at {places}"
-        )
+        text = f"multiplies a gradient of 0 by a derivative that is infinite or NaN{shown}"
+        text += f" at {elements}"
         return Cause("masked_singularity", text, saved, count)
     if nan is not None:
-        return Cause("nan_value", f"works on NaN: '{nan.name}' is NaN at {places}", saved, count)
+        return Cause("nan_value", f"works on NaN: '{nan.name}' is NaN at {elements}", saved, count)
     if zero is not None:
-        text = f"has an infinite derivative: '{zero.name}' is 0 at {places}"
+        text = f"has an infinite derivative: '{zero.name}' is 0 at {elements}"
         return Cause("singularity", text, saved, count)
     if inf is not None:
-        why = f"(a division by 0, or an overflow): '{inf.name}' is infinite at {places}"
+        why = f"(a division by 0, or an overflow): '{inf.name}' is infinite at {elements}"
         text = f"works on infinities {why}"
         return Cause("infinite_value", text, saved, count)
     if kind == "nan" and taken is not None and bool(taken.isinf().any()):
-        text = f"multiplies an infinite gradient by 0 at {places}"
+        text = f"multiplies an infinite gradient by 0 at {elements}"
         return Cause("infinity_times_zero", text, saved, count)
     reason = "overflow" if kind == "inf" else "nan_at_node"
-    return Cause(reason, f"returns a gradient that is {word} at {places}", saved, count)
+    return Cause(reason, f"returns a gradient that is {word} at {elements}", saved, count)
 
 
-def _places(count: int, which: str = "") -> str:
+def _counted(count: int, which: str = "") -> str:
     if not which:
         return f"{count} element" + ("s" if count != 1 else "")
     return f"the 1 element {which}" if count == 1 else f"all {count} elements {which}"

@@ -239,13 +239,13 @@ class _Search:
             return []
         if isinstance(referrer, CellType):
             return [Holder("python", text) for text in _closures(referrer)]
-        text, is_container = self.place(referrer, item)
+        text, is_container = self.position(referrer, item)
         further = self.holders_of(referrer, depth - 1, passed) if is_container and depth else []
         return [Holder(kind, f"{text}, {where}") for kind, where in further] or (
             [Holder("python", text)]
         )
 
-    def place(self, referrer, item):
+    def position(self, referrer, item):
         """Return where in an object another is, and whether the object is a plain container."""
         if isinstance(referrer, dict):
             key = next((key for key, value in referrer.items() if value is item), None)

@@ -116,7 +116,7 @@ class _Attempt:
         self.parameters = parameters
         self.dim = batch_dim
         self.batch = loss.shape[0] if loss.dim() else None
-        self.places: dict = {}  # node -> place of the samples in its output
+        self.axes: dict = {}  # node -> batch axis of its output
         self.uses: list = []  # (node, edge) whose input has no samples
         edges = [tensor_methods.gradient_edge(p) for p in parameters]
         self.targets = [(edge[0], edge[1]) for edge in edges]
@@ -125,7 +125,7 @@ class _Attempt:
     def run(self, reduction):
         """Return the gradients of the parameters."""
         self.needed = self.find_needed()
-        self.find_places()
+        self.find_axes()
         grads = self.run_backward()
         if reduction == "mean" and self.loss.dim() == 0:
             grads = {key: value * self.batch for key, value in grads.items()}
@@ -146,28 +146,28 @@ class _Attempt:
                 waiting.extend(above.get(node, ()))
         return needed
 
-    def find_places(self):
+    def find_axes(self):
         """Follow the samples from the loss to where parameters are used."""
         first = batch_rules.SCALAR if self.loss.dim() == 0 else (0, 1)
         waiting = [(self.root, first)]
         ends = {node for node, _ in self.targets}
         while waiting:
-            self.node, place = waiting.pop()
-            if self.node in self.places:
-                if self.places[self.node] != place:
+            self.node, axis = waiting.pop()
+            if self.node in self.axes:
+                if self.axes[self.node] != axis:
                     raise NotUnderstood
                 continue
             if self.node in ends:
                 raise NotUnderstood  # a parameter that would have samples
-            self.places[self.node] = place
-            if place == batch_rules.SCALAR:
-                found = batch_rules.places_of_scalar(self.node, self.dim)
+            self.axes[self.node] = axis
+            if axis == batch_rules.SCALAR:
+                found = batch_rules.axes_below_scalar(self.node, self.dim)
             else:
-                found = batch_rules.places(self.node, place, self.batch)
+                found = batch_rules.axes_of_inputs(self.node, axis, self.batch)
             for edge, (below, nr) in enumerate(self.node.next_functions):
                 if below not in self.needed:
                     continue
-                if place == batch_rules.SCALAR and found[edge] not in (None, batch_rules.SCALAR):
+                if axis == batch_rules.SCALAR and found[edge] not in (None, batch_rules.SCALAR):
                     size = below._input_metadata[nr].shape[found[edge][0]]
                     if self.batch not in (None, size):
                         raise NotUnderstood
@@ -179,7 +179,7 @@ class _Attempt:
                 else:
                     waiting.append((below, found[edge]))
         for node in nodes_from([node.next_functions[edge][0] for node, edge in self.uses]):
-            if node in self.places:
+            if node in self.axes:
                 self.node = node
                 raise Mixes
 
@@ -206,7 +206,7 @@ class _Attempt:
                 continue
             if len(grads) > 1 and any(grad is not None for grad in grads[1:]):
                 raise NotUnderstood
-            part = batch_rules.weight_gradient(node, edge, grads[0], self.places[node], self.batch)
+            part = batch_rules.weight_gradient(node, edge, grads[0], self.axes[node], self.batch)
             end = node.next_functions[edge]
             found[end] = found[end] + part if end in found else part
         return found
