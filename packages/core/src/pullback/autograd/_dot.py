@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pullback._c.graph.node import Node
+from pullback._c.graph.overrides import DisableTorchFunction
 from pullback._c.graph.tensor import Tensor
 
 _LEAF = 'shape=box, style=filled, fillcolor="#cfe8cf"'
@@ -72,9 +73,10 @@ def to_dot(tensors, names=None, *, highlight=()):
             f"to_dot(): argument 'names' must be a dict of name to Tensor, not "
             f"{type(names).__name__}"
         )
-    roots = [_root(item) for item in _listed(tensors)]
-    known = {id(tensor): name for name, tensor in (names or {}).items()}
-    return draw(roots, known, highlight)
+    with DisableTorchFunction():
+        roots = [_root(item) for item in _listed(tensors)]
+        known = {id(tensor): name for name, tensor in (names or {}).items()}
+        return draw(roots, known, highlight)
 
 
 def draw(roots, known, highlight):

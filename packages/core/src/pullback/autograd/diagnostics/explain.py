@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pullback._c.graph import overrides
 from pullback._c.graph.tensor import Tensor
 from pullback._c.python import tensor_methods
 from pullback.autograd.diagnostics import causes, describe, unreached
 from pullback.autograd.diagnostics.explanation import GradExplanation, shown
 from pullback.autograd.diagnostics.paths import Paths
 from pullback.autograd.diagnostics.probe import Event, Probe, Stats
+from pullback.autograd.diagnostics.walk import unobserved
 
 ADVICE = {
     "function_returned_none": "Return a gradient for this input in the Function's backward.",
@@ -43,6 +43,7 @@ ADVICE = {
 WORDS = {"none": "None", "zero": "zero", "nan": "NaN", "inf": "infinite", "huge": "huge"}
 
 
+@unobserved
 def explain_grad(tensor: Tensor, root: Tensor | None = None, *, factor: float = 1e6):
     """Say why the gradient of a tensor is None, zero, NaN, infinite, huge, or fine.
 
@@ -82,17 +83,6 @@ or NaN ('result' is 0) at 1 element.
         )
     if not factor > 1:
         raise ValueError(f"explain_grad(): argument 'factor' must be above 1, got {factor}")
-    modes = overrides.mode_stack()  # would receive, and record, what the explanation calls
-    for _ in modes:
-        overrides.pop_mode()
-    try:
-        return _explain(tensor, root, factor)
-    finally:
-        for mode in modes:
-            overrides.push_mode(mode)
-
-
-def _explain(tensor: Tensor, root: Tensor | None, factor: float) -> GradExplanation:
     if root is None:
         return unreached.without_root(tensor)
     if not tensor.requires_grad:

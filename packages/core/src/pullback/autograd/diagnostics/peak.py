@@ -16,11 +16,12 @@ from pullback._c.python import node_methods
 from pullback._c.python.node_methods import memory_owners
 from pullback.autograd.diagnostics.memory import memory
 from pullback.autograd.diagnostics.meta_formulas import Formulas, is_sole, meta
-from pullback.autograd.diagnostics.walk import edges_of, nodes_from, saved_tensors
+from pullback.autograd.diagnostics.walk import edges_of, nodes_from, saved_tensors, unobserved
 
 __all__ = ["predict_peak"]
 
 
+@unobserved
 def predict_peak(root, inputs=None):
     """Predict the bytes by which memory in use grows at most during ``root.backward()``.
 

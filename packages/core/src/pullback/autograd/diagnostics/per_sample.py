@@ -9,13 +9,14 @@ from pullback._c.graph.tensor import Tensor
 from pullback._c.python import tensor_methods
 from pullback.autograd.diagnostics import batch_rules
 from pullback.autograd.diagnostics.batch_rules import Mixes, NotUnderstood
-from pullback.autograd.diagnostics.walk import node_title, nodes_from
+from pullback.autograd.diagnostics.walk import node_title, nodes_from, unobserved
 from pullback.autograd.grad_mode import no_grad
 from pullback.func import vmap
 
 __all__ = ["per_sample_gradients"]
 
 
+@unobserved
 def per_sample_gradients(loss, parameters, *, batch_dim=0, reduction="sum"):
     """Return the gradient of each sample's loss by each parameter, of shape (batch, *shape).
 

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from pullback._c.graph.node import Node
+from pullback._c.graph.overrides import DisableTorchFunction
 from pullback._c.graph.tensor import Tensor
 from pullback._c.python import node_methods, tensor_methods
 from pullback.autograd.diagnostics.composed_hooks import Packed
 from pullback.autograd.diagnostics.records import KEY
+
+Diagnostic = TypeVar("Diagnostic", bound=Callable)
+
+
+def unobserved(function: Diagnostic) -> Diagnostic:
+    """Return a function whose calls no ``__torch_function__`` of a class or mode receives."""
+
+    @functools.wraps(function)
+    def run(*args, **kwargs):
+        with DisableTorchFunction():
+            return function(*args, **kwargs)
+
+    return run  # type: ignore[return-value]
 
 
 def edges_of(function, items):
