@@ -317,3 +317,12 @@ def test_steps_of_optimizers_are_ranges():
     assert names[-1] == "Optimizer.zero_grad#RMSprop.zero_grad"
     step = found.function_events[0]
     assert "pullback::sqrt" in [child.name for child in step.cpu_children]
+
+
+def test_notebooks_show_averages():
+    with profile() as p:
+        assert p._repr_html_() is None
+        pb.ones(2).exp()
+    shown = p._repr_html_()
+    assert shown == p.key_averages().html(sort_by="self_cpu_time_total")
+    assert "pullback::exp" in shown

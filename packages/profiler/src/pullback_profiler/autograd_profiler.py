@@ -315,6 +315,11 @@ class profile:
             return "<unfinished pullback.autograd.profile>"
         return str(self.function_events)
 
+    def _repr_html_(self) -> str | None:
+        if self.enabled and self._recording is None:
+            return None
+        return self.key_averages().html(sort_by="self_cpu_time_total")
+
     # ---- files ---------------------------------------------------------------------------------
 
     def export_chrome_trace(

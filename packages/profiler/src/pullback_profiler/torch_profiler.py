@@ -268,6 +268,9 @@ class profile:
             group_by_input_shape, group_by_stack_n, group_by_overload_name
         )
 
+    def _repr_html_(self) -> str | None:
+        return None if self.profiler is None else self.profiler._repr_html_()
+
     def export_chrome_trace(
         self, path: str | os.PathLike[str], use_python_export: bool = False
     ) -> None:

@@ -403,3 +403,20 @@ def test_a_width_below_zero_is_refused(option):
     name = f"max_{option}_column_width"
     with pytest.raises(ValueError, match=f"{name} should be None or at least 0 characters, got -1"):
         steps().table(**{name: -1})
+
+
+def test_html_has_the_cells_of_the_text():
+    events = timed("a<b", "mul")
+    shown = events.html(sort_by="self_cpu_time_total")
+    rows = [line.split() for line in events.table().splitlines()[3:5]]
+    for name, row in zip(("a&lt;b", "mul"), rows):
+        assert "".join(f"<td>{cell}</td>" for cell in [name, *row[1:]]) in shown
+    assert "Self CPU time total: 8.000us" in shown
+    assert events._repr_html_() == events.html()
+    assert events.html(row_limit=1).count("<tr>") == 2
+    assert EventList().html() == "<div></div>"
+
+
+def test_html_refuses_keys_that_are_no_numbers():
+    with pytest.raises(ValueError, match="sort_by should be a number that events have"):
+        timed("mul").html(sort_by="name")

@@ -21,6 +21,7 @@ from pullback._c.capture.signature import Signature
 from pullback._c.graph.tensor import Tensor
 from pullback.autograd import Function
 from pullback.autograd import grad as _grad
+from pullback.autograd._dot import Dot
 from pullback.autograd.grad_mode import enable_grad, no_grad
 from pullback.compiler.guards import TooManyReferences, guards_of
 from pullback.compiler.report import Explanation, dot_of
@@ -102,8 +103,8 @@ class Compiled(CompiledCallable):
         """
         return Explanation(self)
 
-    def to_dot(self) -> str:
-        """Return the kernels and what they pass on in Graphviz's language, for ``dot -Tsvg``.
+    def to_dot(self) -> Dot:
+        """Return the kernels and what they pass on as Graphviz text, a str with ``svg()``.
 
         >>> import pullback
         >>> double = pullback.compile(lambda x: x * 2)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from pullback import _notebook
 from pullback._c.program.groups import why_alone
+from pullback.autograd._dot import Dot
 
 __all__ = ["Explanation", "dot_of"]
 
@@ -67,44 +70,71 @@ class Explanation:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        shown = [_notebook.text(self.name)]
+        for number, program in enumerate(self.programs):
+            title, *facts = _facts(number, program)
+            rows = [
+                (text, group or why) for group, kernels in _runs(program) for text, why in kernels
+            ]
+            table = _notebook.table(["kernel", "group, or why it is in none"], rows)
+            shown.append(_notebook.folded(title, _notebook.text("\n".join(facts)), table))
+        shown += [_notebook.text(f"not captured: {why}") for why in self.refusals]
+        return "".join(shown)
+
     @staticmethod
     def _program(number: int, program: dict[str, Any]) -> list[str]:
-        launches, groups = program["launches"], program["groups"]
-        grouped = sum(group.count for group in groups)
-        kinds: dict[str, int] = {}
-        for buffer in program["buffers"]:
-            if buffer.used:
-                kinds[buffer.kind_name] = kinds.get(buffer.kind_name, 0) + 1
-        listed = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-        lines = [
-            f"program {number}, {program['part']}: {program['signature']}",
-            f"  {len(launches)} kernels, {grouped} of them in {len(groups)} groups, "
-            f"{program['runs']} replays, {len(program['guards'])} guards",
-            f"  buffers: {listed}; arena {_bytes(program['arena'])} for temporaries of "
-            f"{_bytes(program['temporaries'])}",
-        ]
-        parts = program["parts"]
-        if parts:
-            count = sum(count for _, count in parts)
-            lines.append(
-                f"  {count} kernels are run by their backend's executor, in {len(parts)} parts"
-            )
-        in_parts = {first + i for first, count in parts for i in range(count)}
-        at = 0
-        for group in [*groups, None]:
-            end = len(launches) if group is None else group.first
-            for place, launch in enumerate(launches[at:end], at):
-                why = "in a part" if place in in_parts else why_alone(launch)
-                lines.append(f"  {_shown(launch)}  -- {why}")
-            if group is None:
-                break
-            lines.append(
-                f"  group: {group.count} kernels on {group.rows} rows, {group.tile} at a time, "
-                f"{len(group.inner)} buffers stay in the cache"
-            )
-            at = group.first + group.count
-            lines += [f"    {_shown(launch)}" for launch in launches[group.first : at]]
+        lines = _facts(number, program)
+        for group, kernels in _runs(program):
+            if group:
+                lines += [f"  group: {group}", *(f"    {text}" for text, _ in kernels)]
+            else:
+                lines += [f"  {text}  -- {why}" for text, why in kernels]
         return lines
+
+
+def _facts(number: int, program: dict[str, Any]) -> list[str]:
+    """Return a program's title, and lines of counts."""
+    launches, groups = program["launches"], program["groups"]
+    grouped = sum(group.count for group in groups)
+    kinds: dict[str, int] = {}
+    for buffer in program["buffers"]:
+        if buffer.used:
+            kinds[buffer.kind_name] = kinds.get(buffer.kind_name, 0) + 1
+    listed = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    lines = [
+        f"program {number}, {program['part']}: {program['signature']}",
+        f"  {len(launches)} kernels, {grouped} of them in {len(groups)} groups, "
+        f"{program['runs']} replays, {len(program['guards'])} guards",
+        f"  buffers: {listed}; arena {_bytes(program['arena'])} for temporaries of "
+        f"{_bytes(program['temporaries'])}",
+    ]
+    parts = program["parts"]
+    if parts:
+        count = sum(count for _, count in parts)
+        lines.append(
+            f"  {count} kernels are run by their backend's executor, in {len(parts)} parts"
+        )
+    return lines
+
+
+def _runs(program: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield a program's groups, and the kernels between them with the group ''.
+
+    A kernel is its text, and outside of groups why it is in none.
+    """
+    launches = program["launches"]
+    in_parts = {first + i for first, count in program["parts"] for i in range(count)}
+    at = 0
+    for group in [*program["groups"], None]:
+        end = len(launches) if group is None else group.first
+        alone = enumerate(launches[at:end], at)
+        yield "", [(_shown(x), "in a part" if k in in_parts else why_alone(x)) for k, x in alone]
+        if group is not None:
+            at = end + group.count
+            text = f"{group.count} kernels on {group.rows} rows, {group.tile} at a time, "
+            text += f"{len(group.inner)} buffers stay in the cache"
+            yield text, [(_shown(launch), "") for launch in launches[end:at]]
 
 
 def _shown(launch: Any) -> str:
@@ -115,7 +145,7 @@ def _shown(launch: Any) -> str:
     return f"{', '.join(outputs)} = {launch.primitive}({', '.join(inputs)})"
 
 
-def dot_of(compiled: Any) -> str:
+def dot_of(compiled: Any) -> Dot:
     """Return the kernels of a compiled function's programs as a graph in Graphviz's language.
 
     Kernels are boxes, a group is a frame around its own; an arrow is a buffer.
@@ -149,4 +179,4 @@ def dot_of(compiled: Any) -> str:
                     writer[buffer] = name
             if k == end - 1:
                 lines.append("  }")
-    return "\n".join([*lines, "}"])
+    return Dot("\n".join([*lines, "}"]))

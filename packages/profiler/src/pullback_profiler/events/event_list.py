@@ -180,6 +180,21 @@ class EventList(list):
     def __str__(self) -> str:
         return self.table()
 
+    def html(self, sort_by: str | None = None, row_limit: int | None = 100) -> str:
+        """Return the events as an HTML table, which is what notebooks show.
+
+        ``sort_by`` and ``row_limit`` are those of ``table``. Raises: ValueError (an AttributeError
+        too) for a ``sort_by`` that is not a number of the events.
+
+        >>> from pullback_profiler import EventList, FunctionEvent
+        >>> EventList([FunctionEvent(0, "a<b", 1, 0, 1500)]).html()[-70:]
+        '</tr></tbody></table><small>Self CPU time total: 1.500ms</small></div>'
+        """
+        return table.build_html(self, sort_by=sort_by, row_limit=row_limit, **self._options())
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
     def supported_export_stacks_metrics(self) -> list[str]:
         """Return the metrics of ``export_stacks``.
 

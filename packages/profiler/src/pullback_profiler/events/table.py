@@ -1,8 +1,9 @@
-"""The text table of events or averages."""
+"""The table of events or averages, as text and for notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from html import escape
 from typing import Any, NamedTuple
 
 from pullback_profiler.events.function_event import CPU
@@ -82,6 +83,28 @@ def build_table(
             lines += _lines_of_stack(event, columns, made.source_at)
     lines += [separator, *made.totals]
     return "".join(f"{line}\n" for line in lines)
+
+
+def build_html(events: Sequence[Any], **options: Any) -> str:
+    """Return a table of events as HTML; see ``EventList.html``, and ``layout`` for the options.
+
+    >>> build_html([])
+    '<div></div>'
+    """
+    if not events:
+        return "<div></div>"
+    made = layout(events, **options)
+    head = "".join(f"<th>{escape(column.header)}</th>" for column in made.columns)
+    rows = (
+        "".join(f"<td>{escape(str(column.cell(event)))}</td>" for column in made.columns)
+        for event in made.rows
+    )
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    totals = "<br>".join(map(escape, made.totals))
+    return (
+        f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"<small>{totals}</small></div>"
+    )
 
 
 def layout(

@@ -152,7 +152,7 @@ cdef frozenset NOT_WRAPPED = frozenset((
     "__setattr__", "__delattr__", "__delitem__", "__hash__", "__iter__", "__buffer__",
     "__getitem__", "__setitem__", "__len__", "__contains__", "__repr__", "__format__", "__array__",
     "__reduce_ex__", "__deepcopy__", "dim", "numel", "size", "stride",
-    "_make_subclass", "_make_wrapper_subclass", "as_subclass"))
+    "_make_subclass", "_make_wrapper_subclass", "as_subclass", "_repr_html_"))
 
 
 def torch_function(cls, function, types, args=(), kwargs=None):

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pullback import _notebook
 from pullback.autograd import _dot
 from pullback.autograd.diagnostics.paths import Paths
 
@@ -82,10 +83,7 @@ class GradExplanation:
         return _dot.draw([(*root[:2], "root")], {}, kept)
 
     def _repr_html_(self) -> str:
-        import html
-
-        first, _, rest = str(self).partition("\n")
-        return f"<b>{html.escape(first)}</b><pre>{html.escape(rest)}</pre>"
+        return _notebook.text(str(self))
 
 
 def shown(number: float) -> str:

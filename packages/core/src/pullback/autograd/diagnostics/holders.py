@@ -8,7 +8,9 @@ import sys
 from types import CellType, FrameType, FunctionType, ModuleType
 from typing import NamedTuple
 
+from pullback import _notebook
 from pullback._c.graph.node import Node
+from pullback._c.graph.overrides import DisableTorchFunction
 from pullback._c.graph.tensor import Tensor
 from pullback._c.interop.storages import StorageBase
 from pullback._c.python.node_methods import memory_owners
@@ -61,6 +63,9 @@ class Holders:
             lines.append(f"  {self.unknown} references that Python does not show")
         return "\n".join(lines)
 
+    def _repr_html_(self):
+        return _notebook.text(str(self))
+
     def __repr__(self):
         return f"<Holders: {len(self.holders)} of {self.what}>"
 
@@ -89,13 +94,12 @@ def who_holds(tensor):
     """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"who_holds(): expected a Tensor, not {type(tensor).__name__}")
-    what = _described(tensor)
-    memory = memory_owners(tensor)[2]
-    search = _Search(memory)
-    try:
-        return search.run(tensor, what)
-    finally:
-        search.__dict__.clear()
+    with DisableTorchFunction():
+        search = _Search(memory_owners(tensor)[2])
+        try:
+            return search.run(tensor, _described(tensor))
+        finally:
+            search.__dict__.clear()
 
 
 def _described(tensor):

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from typing import NamedTuple
 
+from pullback import _notebook
 from pullback._c.graph.tensor import Tensor
 from pullback._c.interop import arrays
 from pullback._c.python.node_methods import memory_owners
@@ -17,6 +18,7 @@ from pullback.autograd.diagnostics.walk import (
     op_name,
     saved_tensors,
     source_line,
+    unobserved,
 )
 
 __all__ = ["MemoryLedger", "Saving", "memory"]
@@ -199,6 +201,17 @@ class MemoryLedger:
         return Saving(sum(m.nbytes for m in away), f"{len(away)} allocations are on a device")
 
     def __str__(self):
+        lines = self._summary()
+        for title, rows in self._tables():
+            lines += ["", f"| {'Bytes':>12} | {title}", "|" + "-" * 14 + "|" + "-" * 40]
+            lines += [f"| {size:>12} | {name}" for size, name in rows]
+        return "\n".join(lines)
+
+    def _repr_html_(self):
+        tables = (_notebook.table(["Bytes", title], rows) for title, rows in self._tables())
+        return _notebook.text("\n".join(self._summary())) + "".join(tables)
+
+    def _summary(self):
         lines = [
             f"Saved for backward by {self.nodes} nodes: {_bytes(self.total).strip()} that only the "
             f"graph holds,",
@@ -207,14 +220,16 @@ class MemoryLedger:
         ]
         if self.packed:
             lines.append(f"packed by a hook: {self.packed} values, bytes unknown")
+        return lines
+
+    def _tables(self):
+        """Yield the tables of the report: a title, and rows of bytes and a name."""
         for title, rows in (("op", self.by_op), ("source line", self.by_line)):
             if rows and list(rows) != ["unknown"]:
-                shown = list(rows.items())[:20]
-                lines += ["", f"| {'Bytes':>12} | {title}", "|" + "-" * 14 + "|" + "-" * 40]
-                lines += [f"| {_bytes(size):>12} | {name}" for name, size in shown]
+                shown = [(_bytes(size), name) for name, size in list(rows.items())[:20]]
                 if len(rows) > len(shown):
-                    lines.append(f"| {'':>12} | and {len(rows) - len(shown)} more")
-        return "\n".join(lines)
+                    shown.append(("", f"and {len(rows) - len(shown)} more"))
+                yield title, shown
 
     def __repr__(self):
         return f"<MemoryLedger: {self.total} bytes in {self.nodes} nodes>"
@@ -224,6 +239,7 @@ def _several(items):
     return [items] if isinstance(items, Tensor) else items
 
 
+@unobserved
 def memory(root):
     """Return a ``MemoryLedger`` of the graph behind a tensor, an edge, or a sequence of them.
 
