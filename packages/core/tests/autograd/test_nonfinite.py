@@ -2,6 +2,7 @@
 
 import threading
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -223,3 +224,95 @@ def test_transforms_are_nan_safe():
     assert pb.func.grad(lambda x: function(x).sum())(x).tolist() == [0, 0.5]
     assert pb.func.hessian(lambda x: function(x).sum())(x).tolist() == [[0, 0], [0, -0.25]]
     assert pb.func.jvp(function, (x,), (pb.ones(2),))[1].tolist() == [0, 0.5]
+
+    def slope(x):
+        return pb.func.jvp(function, (x,), (pb.ones(2),))[1]
+
+    assert pb.func.jvp(slope, (x,), (pb.ones(2),))[1].tolist() == [0, -0.25]
+    assert pb.func.grad(lambda x: slope(x).sum())(x).tolist() == [0, -0.25]
+    assert pb.func.jacrev(pb.func.jacfwd(function))(x)[1, 1].tolist() == [0, -0.25]
+    compiled = pb.compile(pb.func.grad(lambda x: function(x).sum()))
+    for _ in range(3):
+        assert compiled(x).tolist() == [0, 0.5]
+
+
+VIEWS = {
+    "unsqueeze": lambda x: x[:, None],
+    "view and squeeze": lambda x: x.view(4, 1).squeeze(1),
+    "transposed": lambda x: x.view(1, 4).t(),
+    "permuted": lambda x: x.view(2, 2, 1).permute(2, 1, 0),
+    "expanded": lambda x: x.expand(3, 4),
+    "flipped twice": lambda x: x.view(2, 2).mT.mT,
+    "real part": lambda x: pb.complex(x, x * 0).real,
+    "part": lambda x: x[1:],
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_between_are_passed_through(name):
+    x = leaf(0.0, 2.0, 0.0, 4.0)
+    view = VIEWS[name]
+    y = view(2 * x.log())
+    pb.where(view(x) > 0, y, 0.0, nan_safe=True).sum().backward()
+    positions = view(pb.arange(4.0)).flatten().long()
+    times = positions.bincount(minlength=4)
+    assert x.grad.tolist() == (times * pb.tensor([0, 1, 0, 0.5])).tolist()
+
+
+def test_other_results_keep_their_gradients():
+    x = leaf(0.0, 2.0)
+    y = x.log()
+    plain = pb.where(x > 0, y, 0.0).sum()
+    safe = pb.where(x > 0, y, 0.0, nan_safe=True).sum()
+    for root, first in ((plain, float("nan")), (safe, 0), (plain, float("nan")), (safe, 0)):
+        (grad,) = pb.autograd.grad(root, x, retain_graph=True)
+        np.testing.assert_array_equal(grad, [first, 0.5])
+
+
+def test_failed_pass_ends_the_protection():
+    x = leaf(0.0, 2.0)
+    y = x.log()
+    safe = pb.where(x > 0, y, 0.0, nan_safe=True)
+
+    def fail(grad):
+        raise ValueError("stop")
+
+    y.register_hook(fail)
+    with pytest.raises(ValueError, match="stop"):
+        safe.sum().backward(retain_graph=True)
+    (grad,) = pb.autograd.grad(pb.where(x > 0, y.detach() + x.log(), 0.0).sum(), x)
+    assert grad[0].isnan()
+    assert safe.grad_fn.metadata["nan_safe"].running == set()
+
+
+def test_each_of_many_in_a_row_protects_its_own_ops():
+    x = leaf(0.0, 2.0)
+    y = x
+    for _ in range(300):
+        y = pb.where(x > 0, (y * 1.0).sqrt().square(), 0.0, nan_safe=True)
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad, [0, 1])
+    node = y.grad_fn.next_functions[0][0]
+    assert len(node.metadata["behind_nan_safe"]) == 1
+
+
+def test_protection_keeps_no_graph_alive():
+    x = leaf(0.0, 2.0)
+    alive = weakref.ref(pb.where(x > 0, x.log(), 0.0, nan_safe=True).grad_fn)
+    assert alive() is None
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: pb.where(x > 0, nan_safe=True), r"where\(\) missing 2 required"),
+        (lambda x: pb.where(x > 0, x, 0, nan_safe=1), r"where\(\): argument 'nan_safe' must be b"),
+        (lambda x: pb.where(x > 0, x, "a", nan_safe=True), r"where\(\): argument 'other' \(posi"),
+        (lambda x: x.where(x > 0, 0, nan_safe="a"), r"where\(\): argument 'nan_safe' must be bool"),
+        (lambda x: pb.round(x, decimals="a"), r"round\(\): argument 'decimals' must be int, not s"),
+        (lambda x: x.round_(decimals="a"), r"round_\(\): argument 'decimals' must be int, not str"),
+    ],
+)
+def test_errors_name_the_public_function(call, message):
+    with pytest.raises(TypeError, match="^" + message):
+        call(pb.ones(2))

@@ -105,6 +105,8 @@ cdef Op op_named(str name):
 cdef str shown_name(Op op):
     """Return the public name of an op."""
     entry = op.entry
+    if "." in op.name:
+        return op.__name__
     shown = entry.function or entry.method
     if not isinstance(shown, str) or op.name.startswith(("linalg_", "fft_")):
         return op.name

@@ -1,5 +1,7 @@
 """Elementwise ops of three operands: addcmul, addcdiv, lerp, where, clamp."""
 
+import importlib
+
 from pullback.ops.rules.dtypes import dtype_named, unsupported
 from pullback.ops.rules.elementwise_util import (
     is_tensor,
@@ -241,42 +243,12 @@ op(
 )
 
 
-def _zero_where_zero_times_inf(grad_inputs, grad_outputs):
-    """Return a node's gradients with 0 for NaN where the gradient that it got is 0."""
-    grad = grad_outputs[0]
-    if grad is None:
-        return None
-    return tuple(
-        each
-        if each is None or each.shape != grad.shape
-        else ops.where(ops.isnan(each) & (grad == 0), 0, each, nan_safe=True)
-        for each in grad_inputs
-    )
-
-
-def _make_nan_safe(tensor):
-    """Let 0 times infinity be 0 in the derivatives of the ops of one shape behind a tensor."""
-    if not is_tensor(tensor) or tensor.grad_fn is None:
-        return
-    waiting = [tensor.grad_fn]
-    shape = tensor.grad_fn._input_metadata[0].shape  # with a batch, that of all its elements
-    while waiting:
-        node = waiting.pop()
-        outputs = node._input_metadata
-        if "nan_safe" in node.metadata or hasattr(node, "variable") or len(outputs) != 1:
-            continue
-        if outputs[0].shape != shape:
-            continue
-        node.metadata["nan_safe"] = True
-        node.register_hook(_zero_where_zero_times_inf)
-        waiting.extend(below for below, _ in node.next_functions if below is not None)
-
-
 def _where_nan_safe(condition, self, other, nan_safe):
+    result = ops.where(condition, self, other)
     if nan_safe:
-        _make_nan_safe(self)
-        _make_nan_safe(other)
-    return ops.where(condition, self, other)
+        nan_safe = importlib.import_module("pullback.autograd._nan_safe")
+        nan_safe.protect_operands(result, (self, other))
+    return result
 
 
 op(
@@ -294,13 +266,13 @@ op(
         "other": lambda g, condition: ops.where(condition, 0, g),
     },
     ref="numpy.where",
-    overload="where_nan_safe",
+    overload="where.nan_safe",
     doc="Return self where the condition holds, else other.\n\nWith a condition "
     "alone: the positions where it holds, as a tuple of one index tensor per dim.\n\n"
     "An element that is not selected has a gradient of 0. Behind it 0 * inf is NaN, as in "
-    "``where(x > 0, x.log(), 0)`` at 0. With ``nan_safe=True`` it is 0 there: in the derivatives "
-    "of the ops whose results have the shape of ``self`` or ``other``, for operands of that "
-    "shape.",
+    "``where(x > 0, x.log(), 0)`` at 0. With ``nan_safe=True`` it is 0 there, in each pass "
+    "through this ``where``: in the derivatives of the elementwise ops behind it, also behind "
+    "views, for operands that have the shape of the op's result.",
     jvp="pointwise",
     samples=lambda: [
         case(mask(2, 3), T(2, 3), T(2, 3)),
@@ -312,7 +284,7 @@ op(
     ],
 )
 op(
-    "where_nan_safe(condition: Tensor, self: Operand, other: Operand, *, nan_safe: bool) -> Tensor",
+    "where.nan_safe(condition: Tensor, self: Operand, other: Operand, *, nan_safe: bool) -> Tensor",
     composite=_where_nan_safe,
     function=False,
     method=False,

@@ -343,7 +343,7 @@ _unary(
     dtypes=INTEGRAL | FLOATING,
     promote="default",
     out_dtype="pointwise",
-    overload="round_decimals",
+    overload="round.decimals",
     elsewhere=("special.round",),
     kinks=[kink([0.5, 1.5], to=[0.0, 0.0], outside=JUMP)],
     ref="numpy.round",
@@ -357,7 +357,7 @@ def _round_decimals(self, decimals):
 
 
 op(
-    "round_decimals(self: Tensor, *, decimals: int) -> Tensor",
+    "round.decimals(self: Tensor, *, decimals: int) -> Tensor",
     forward=_round_decimals,
     jvp="pointwise",
     vjp={"self": _zero_derivative},
