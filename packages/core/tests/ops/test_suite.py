@@ -13,10 +13,10 @@ from pullback.ops import ENTRIES
 from pullback.testing import Requirements
 from pullback.testing.checks import basic as checks
 from pullback.testing.modes import MODES, differentiable
-from pullback.testing.pytest_plugin import SuiteTotals
 from pullback.testing.reference import expect
 from pullback.testing.runner import Totals, run_check
 from pullback.testing.samples import samples_of
+from pullback_pytest import SuiteTotals
 
 pytest_plugins = ["pytester"]
 
@@ -153,6 +153,46 @@ def test_a_test_may_choose_its_devices_itself(pytester):
     )
     result = pytester.runpytest_inprocess("--pullback-device", "ref,meta")
     result.assert_outcomes(passed=1)
+
+
+def test_marks_are_compared_by_the_names_of_parameters(pytester):
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("not_pullback_device", [1])
+        def test_other_name(not_pullback_device, pullback_device):
+            pass
+
+        @pytest.mark.parametrize(argnames="n", argvalues=[1, 2])
+        def test_keywords(n, pullback_device):
+            pass
+
+        @pytest.mark.parametrize("n, pullback_device", [(1, "meta")])
+        def test_several_names(n, pullback_device):
+            pass
+        """
+    )
+    result = pytester.runpytest_inprocess("--pullback-device", "ref,meta")
+    result.assert_outcomes(passed=2 + 4 + 1)
+
+
+def test_device_with_another_index_is_an_error(pytester):
+    result = pytester.runpytest_inprocess("--pullback-device", "cpu:x")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--pullback-device: expected names of devices (*'cpu:x'*"])
+
+
+def test_other_peoples_tests_do_not_import_the_package(pytester):
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_nothing_is_imported():
+            assert [name for name in sys.modules if name.split(".")[0] == "pullback"] == []
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
 
 
 def test_a_failure_shows_the_samples(suite, monkeypatch):

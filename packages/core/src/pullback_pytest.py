@@ -1,7 +1,7 @@
 """pytest options and fixtures of the conformance suite, and the fixture ``pullback_device``.
 
-pytest loads it where core is installed. Without ``--pullback-device`` nothing of the package is
-imported before a test of the suite runs.
+pytest loads it wherever core is installed. It is beside the package, which it imports only for
+tests that use its fixtures or options.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def pytest_collection(session):
     known = dict.fromkeys(["ref", "cpu", "cuda", "meta", *backend.installed()])
     known.update(dict.fromkeys(backend.device_types()))
     for name in names or [""]:
-        if name.partition(":")[0] not in known:
+        kind, colon, index = name.partition(":")
+        if kind not in known or (colon and not index.isdecimal()):
             raise pytest.UsageError(
                 f"--pullback-device: expected names of devices ({', '.join(known)}), separated by "
                 f"commas; got {name!r}"
@@ -113,9 +114,15 @@ def pytest_generate_tests(metafunc):
     if len(names) < 2 or "pullback_device" not in metafunc.fixturenames:
         return
     for mark in metafunc.definition.iter_markers("parametrize"):
-        if "pullback_device" in mark.args[0]:  # the test says itself which
+        if "pullback_device" in parameters_of(mark):  # the test says itself which
             return
     metafunc.parametrize("pullback_device", names, indirect=True, scope="session")
+
+
+def parameters_of(mark):
+    """Return the names of the parameters that a ``parametrize`` mark sets."""
+    names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
 
 
 def device_of(item):
@@ -175,8 +182,8 @@ def pytest_collection_modifyitems(config, items):
 def pullback_device(request):
     """The device under test, as text: each of ``--pullback-device``, or the default device.
 
-    It is the default device while a test runs that has this fixture. Tests are skipped on a
-    device that cannot be used, or fail with ``--pullback-device-strict``.
+    It is the default device while a test runs that has this fixture among its arguments. Tests are
+    skipped on a device that cannot be used, or fail with ``--pullback-device-strict``.
     """
     import pullback
 
