@@ -1,5 +1,6 @@
 """``expect``: a test of a program fails when it runs, allocates or falls back more than it may."""
 
+import asyncio
 import re
 
 import pytest
@@ -90,6 +91,31 @@ def test_a_decorated_function_is_limited_in_each_call(x):
     assert len(program(1)) == 1
 
 
+def test_a_decorated_coroutine_is_limited_until_it_is_done(x):
+    @expect(max_ops=2)
+    async def program(count):
+        for _ in range(count):
+            await asyncio.sleep(0)
+            x + 1
+        return count
+
+    assert asyncio.run(program(2)) == 2
+    with pytest.raises(AssertionError, match="ran 3 ops"):
+        asyncio.run(program(3))
+
+
+def test_generators_are_not_decorated():
+    def plain():
+        yield
+
+    async def asynchronous():
+        yield
+
+    for function in (plain, asynchronous):
+        with pytest.raises(TypeError, match=f"the generator function {function.__name__}"):
+            expect(max_ops=1)(function)
+
+
 def test_the_blocks_own_exception_passes(x):
     with pytest.raises(LookupError), expect(max_ops=0):
         x.exp()
@@ -107,6 +133,16 @@ def test_fallbacks_are_forbidden_on_demand(timed_device):
         x + x
 
 
+@pytest.mark.filterwarnings("ignore:.*has no kernel:RuntimeWarning")
+def test_a_second_block_begins_with_no_fallbacks(timed_device):
+    x, limits = pb.ones(4, device="timed"), expect(no_fallback=True)
+    with pytest.raises(AssertionError, match="'sub' on timed ran on the host"), limits:
+        x - x
+    with limits:
+        x + x
+    assert limits.fallbacks == {}
+
+
 def test_kernels_of_a_device_are_limited(timed_device):
     x = pb.ones(4, device="timed")
     with expect(max_kernels=2, device="timed") as ran:
@@ -120,9 +156,10 @@ def test_kernels_of_a_device_are_limited(timed_device):
 
 
 def test_kernels_of_a_device_that_is_not_there():
-    with pytest.raises(RuntimeError, match="max_kernels cannot be used: The 'nonsense' is not"):
-        with expect(max_kernels=1, device="nonsense"):
-            pass
+    for device, why in (("nonsense", "The 'nonsense' is not"), ("cpu", "the CPU launches no")):
+        with pytest.raises(RuntimeError, match=f"max_kernels cannot be used: {why}"):
+            with expect(max_kernels=1, device=device):
+                pass
 
 
 @pytest.mark.parametrize("name", ["max_ops", "max_bytes", "max_peak", "max_kernels"])

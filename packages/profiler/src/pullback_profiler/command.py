@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
+import math
 import os
 import pkgutil
 import runpy
@@ -214,7 +215,10 @@ def percent(text: str) -> float:
     (10.0, 2.5)
     """
     try:
-        return float(text.removesuffix("%"))
+        number = float(text.removesuffix("%"))
+        if math.isnan(number):  # which nothing is above
+            raise ValueError
+        return number
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected percent such as 10%, got {text!r}") from None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import functools
+import inspect
 import itertools
 import warnings
 from collections import Counter
@@ -29,7 +31,7 @@ class Row(NamedTuple):
 class expect(contextlib.ContextDecorator):
     """Context manager or decorator: raise AssertionError if the block runs more than is allowed.
 
-    ``max_ops`` limits the ops that the program and backward nodes call; what runs inside of
+    ``max_ops`` limits the ops that this thread and its backward nodes call; what runs inside of
     another op does not count. ``max_bytes`` limits the bytes that are allocated in total,
     ``max_peak`` by how many bytes memory in use rises above that at the start, on all devices
     together. ``no_fallback=True`` forbids that the host stands in for a missing kernel, in any
@@ -39,7 +41,8 @@ class expect(contextlib.ContextDecorator):
     It records with the profiler, one at a time. When the block ends, ``ops``, ``nbytes``,
     ``peak``, ``kernels`` and ``fallbacks`` tell what it did; an exception of the block passes.
     Raises: TypeError or ValueError for a limit that is not an int of at least 0; RuntimeError
-    inside a profile, and for ``max_kernels`` without such a device.
+    inside a profile, and for ``max_kernels`` without such a device; TypeError when it decorates a
+    generator, whose code runs between those of its caller.
 
     >>> import pullback
     >>> from pullback.profiler import expect
@@ -83,12 +86,31 @@ class expect(contextlib.ContextDecorator):
         self.fallbacks: dict[tuple[str, str], tuple[int, int]] = {}
         self.rows: list[Row] = []
 
+    def __call__(self, func: Any) -> Any:
+        """Return a function whose calls are blocks, of a coroutine until it is done."""
+        if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+            raise TypeError(
+                f"expect(): cannot decorate the generator function {func.__name__}(): use a with "
+                f"block inside of it"
+            )
+        if not inspect.iscoroutinefunction(func):
+            return super().__call__(func)
+
+        @functools.wraps(func)
+        async def run(*args: Any, **kwargs: Any) -> Any:
+            with self._recreate_cm():
+                return await func(*args, **kwargs)
+
+        return run
+
     def _recreate_cm(self) -> expect:
         """Return a new one for each call of a decorated function."""
         return expect(**self.limits, no_fallback=self.no_fallback, device=self.device)
 
     def __enter__(self) -> expect:
         use_device = None if self.limits["max_kernels"] is None else self.device
+        if use_device == "cpu":
+            raise RuntimeError("expect(): max_kernels cannot be used: the CPU launches no kernels")
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # a device that cannot be timed
             try:
@@ -116,6 +138,7 @@ class expect(contextlib.ContextDecorator):
         self.peak = max(itertools.accumulate(changes), default=0)
         self.peak = max(self.peak, 0)
         self.rows = rows_of(called, profiled)
+        self.fallbacks = {}
         for key, count in fallbacks().items():
             calls, nbytes = self._before.get(key, (0, 0))
             if count.calls > calls:

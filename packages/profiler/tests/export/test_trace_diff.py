@@ -59,13 +59,23 @@ def pair(write):
 def test_nested_time_is_counted_once(pair):
     rows = {(row.name, row.on_device): (*row.before, *row.after) for row in diff_traces(*pair)}
     assert rows == {
-        ("mul", False): (1, 4.0, 0, 2, 12.0, 64),
-        ("step", False): (1, 6.0, 0, 1, 8.0, 0),
-        ("mul", True): (0, 0.0, 0, 1, 7.0, 0),
+        ("mul", False): (1, 4.0, None, 2, 12.0, 64),
+        ("step", False): (1, 6.0, None, 1, 8.0, 0),
+        ("mul", True): (0, 0.0, None, 1, 7.0, 0),
     }
     found = diff_traces(*pair)
     assert (found.total(False), found.total(True)) == ((10.0, 20.0), (0, 7.0))
     assert "mul (kernel)" in str(found)
+
+
+def test_memory_that_was_not_recorded_is_blank(pair):
+    step, *_ = (row for row in diff_traces(*pair) if row.name == "step")
+    assert (step.before.memory, step.of("memory")) == (None, 0)
+    lines = diff_traces(*pair).table().splitlines()
+    at = lines[1].index("Memory") + len("Memory")
+    cells = [line[at - 10 : at].strip() for line in lines[3:]]
+    assert cells[:3] == ["", "", ""] and set(cells[3]) == {"-"}  # of the rows, and the line below
+    assert "64 B" in " ".join(lines)
 
 
 def test_rows_are_sorted_by_absolute_change(write):
@@ -161,6 +171,7 @@ def test_other_files_are_refused_in_one_line(write, tmp_path, capsys, text):
         (["a.json"], "required: after"),
         (["a.json", "a.json", "--sort", "name"], "invalid choice: 'name'"),
         (["a.json", "a.json", "--fail-above", "much"], "expected percent such as 10%"),
+        (["a.json", "a.json", "--fail-above", "nan"], "expected percent such as 10%"),
     ],
 )
 def test_wrong_arguments_give_one_line(write, monkeypatch, tmp_path, capsys, arguments, message):

@@ -20,7 +20,8 @@ class Totals(NamedTuple):
 
     calls: int = 0
     self_time: float = 0.0  # microseconds outside of what is nested in them
-    memory: int = 0  # bytes that were allocated in them, and not in what is nested
+    # Bytes that were allocated in them, and not in what is nested; None if it was not recorded.
+    memory: int | None = 0
 
     def plus(self, calls: int, self_time: float, memory: int) -> Totals:
         """Return the sum with other numbers.
@@ -28,7 +29,7 @@ class Totals(NamedTuple):
         >>> Totals(1, 2.0, 8).plus(1, 0.5, 0)
         Totals(calls=2, self_time=2.5, memory=8)
         """
-        return Totals(self.calls + calls, self.self_time + self_time, self.memory + memory)
+        return Totals(self.calls + calls, self.self_time + self_time, (self.memory or 0) + memory)
 
 
 class Change(NamedTuple):
@@ -43,11 +44,11 @@ class Change(NamedTuple):
         """Return how much calls, time or memory grew.
 
         >>> Change("add", False, Totals(1), Totals(3)).of("calls")
-        2
+        2.0
         """
         field = "self_time" if key == "time" else key
-        grown: float = getattr(self.after, field) - getattr(self.before, field)
-        return grown
+        before, after = getattr(self.before, field), getattr(self.after, field)
+        return 0.0 if before is None or after is None else float(after - before)
 
 
 class TraceDiff(list[Change]):
@@ -134,14 +135,18 @@ def diff_traces(before: str | os.PathLike[str], after: str | os.PathLike[str]) -
     ('pullback::ones', 1, 2)
     """
     first, second = (_totals(path) for path in (before, after))
-    names = dict.fromkeys([*first, *second])
     changes = [
-        Change(name, on_device, first.get(key, Totals()), second.get(key, Totals()))
-        for key in names
-        for name, on_device in [key]
+        Change(*key, *(found.get(key, _nothing(found)) for found in (first, second)))
+        for key in dict.fromkeys([*first, *second])
     ]
     changes.sort(key=lambda change: abs(change.of("time")), reverse=True)
     return TraceDiff(changes)
+
+
+def _nothing(found: dict[tuple[str, bool], Totals]) -> Totals:
+    """Return the totals of a name that a profile does not have."""
+    recorded = all(totals.memory is not None for totals in found.values())
+    return Totals(memory=0 if recorded else None)
 
 
 def _totals(path: str | os.PathLike[str]) -> dict[tuple[str, bool], Totals]:
@@ -160,6 +165,8 @@ def _totals(path: str | os.PathLike[str]) -> dict[tuple[str, bool], Totals]:
         ) from error
     if not found:
         raise ValueError(f"{os.fspath(path)!r} is no profile: it has no event of an op")
+    if not any(totals.memory for totals in found.values()):
+        found = {key: totals._replace(memory=None) for key, totals in found.items()}
     return found
 
 
@@ -233,4 +240,4 @@ def _columns(rows: list[Change]) -> Iterator[Column]:
         lambda row: f"{_percent(row.before.self_time, row.after.self_time):+.2f}%",
     )
     if any(row.before.memory or row.after.memory for row in rows):
-        yield from both("Memory", "memory", format_memory)
+        yield from both("Memory", "memory", lambda n: "" if n is None else format_memory(n))
