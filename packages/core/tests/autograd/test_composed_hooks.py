@@ -95,6 +95,41 @@ def test_in_place_forms_have_the_name_of_their_op(record):
     assert record.calls == ["pack a", "unpack a"]
 
 
+def test_other_names_of_an_op_are_its_names(record):
+    record.run(lambda x: (x * x).sin(), record.pair("a", ops="multiply"))
+    assert record.calls == ["pack a", "pack a", "unpack a", "unpack a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("conv2d", "'conv2d' is composed of other ops, which save its tensors"),
+        ("layer_norm", "'layer_norm' is composed of other ops"),
+        ("softmx", "no op has the name 'softmx'; graph.memory"),
+        ("entry", "no op has the name 'entry'"),
+    ],
+)
+def test_names_that_would_take_nothing_are_refused(record, name, message):
+    with pytest.raises(ValueError, match=f"saved_tensors_hooks\\(\\): argument 'ops': {message}"):
+        record.pair("a", ops=["mul", name])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: pb.nn.functional.softmax(x, 0),
+        lambda x: pb.nn.functional.layer_norm(x, (4,)),
+        lambda x: pb.nn.functional.conv1d(x.view(1, 1, 4), pb.ones(1, 1, 2)),
+        lambda x: pb.nn.functional.gelu(x),
+        lambda x: x @ pb.ones(4, 4),
+    ],
+)
+def test_names_of_the_ledger_select_what_it_lists(record, call):
+    names = list(pb.autograd.graph.memory(call(pb.ones(4, requires_grad=True))).by_op)
+    record.run(call, record.pair("a", ops=names))
+    assert bool(names) <= bool(record.calls)
+
+
 class Cube(pb.autograd.Function):
     @staticmethod
     def forward(ctx, x):

@@ -187,10 +187,14 @@ def test_checkpoint_counts_what_only_the_block_holds():
     assert ledger.total == 800  # of exp and of sin; y itself is a variable
     assert ledger.checkpoint(x, y) == 800
     assert ledger.checkpoint([x], get_gradient_edge(y)) == 800
+    assert ledger.checkpoint((pb.ones(1), x), y) == 800  # data does not require grad
     assert memory(loss).checkpoint(y, y) == 0
     other = block(leaf(100))
     with pytest.raises(RuntimeError, match="are not of the graph"):
-        ledger.checkpoint(leaf(1), other)
+        ledger.checkpoint(pb.ones(1), other)
+    for inputs, output in ((leaf(1), other), (y, x), ([leaf(1), pb.ones(1)], y)):
+        with pytest.raises(RuntimeError, match="the output does not depend on the inputs"):
+            ledger.checkpoint(inputs, output)
 
 
 def test_checkpoint_keeps_what_others_saved():

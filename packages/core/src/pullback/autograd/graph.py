@@ -135,12 +135,13 @@ class saved_tensors_hooks:
     reverse order.
 
     The pair takes tensors of at least ``min_bytes``, saved by one of ``ops`` (names of ops such as
-    'mul', or of nodes such as 'MulBackward0', whose last number does not count), for which
-    ``predicate(tensor)`` is true. What it does not take goes to the enclosing pair, with
-    ``compose`` or without, and is saved as without hooks if none takes it.
+    'mul', as in ``memory(tensor).by_op``, or of nodes such as 'MulBackward0', whose last number
+    does not count), for which ``predicate(tensor)`` is true. What it does not take goes to the
+    enclosing pair, with ``compose`` or without, and is saved as without hooks if none takes it.
 
     Raises: TypeError for hooks or a predicate that cannot be called, and for other types of ``ops``
-    or ``min_bytes``; RuntimeError where hooks are disabled, and when ``pack_hook`` writes into its
+    or ``min_bytes``; ValueError for the name of no op, and of one that is composed of others, which
+    save its tensors; RuntimeError where hooks are disabled, and when ``pack_hook`` writes into its
     argument. In backward: TypeError or RuntimeError when ``unpack_hook`` returns anything else.
 
     >>> import pullback

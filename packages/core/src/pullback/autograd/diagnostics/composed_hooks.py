@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pullback._c.base import state
+from pullback._c.graph.op import Op
 from pullback._c.graph.saved import SelectivePack
 from pullback._c.graph.tensor import Tensor
+from pullback.ops import ops as table
 
 
 class Moved(NamedTuple):
@@ -47,7 +49,7 @@ class Selection:
             )
         if isinstance(ops, str) or not isinstance(ops, Iterable):
             ops = None if ops is None else [ops]
-        self.names = None if ops is None else frozenset(map(_plain, ops))
+        self.names = None if ops is None else frozenset(map(_checked, ops))
         self.min_bytes = min_bytes
         self.predicate = predicate
 
@@ -60,13 +62,31 @@ class Selection:
         return self.predicate is None or bool(self.predicate(tensor))
 
 
-def _plain(name):
-    """Return a name without what tells overloads and in-place forms apart."""
+def _checked(name):
+    """Return the plain name of an op that saves tensors, or of a node."""
     if not isinstance(name, str):
         raise TypeError(
             f"saved_tensors_hooks(): argument 'ops' must be names of ops or nodes, not "
             f"{type(name).__name__}"
         )
+    if "Backward" in name:
+        return _plain(name)
+    op = getattr(table, _plain(name), None)
+    if not isinstance(op, Op):
+        raise ValueError(
+            f"saved_tensors_hooks(): argument 'ops': no op has the name {name!r}; "
+            f"graph.memory(tensor).by_op lists the ops that saved something"
+        )
+    if op.is_composite:
+        raise ValueError(
+            f"saved_tensors_hooks(): argument 'ops': {name!r} is composed of other ops, which save "
+            f"its tensors; graph.memory(tensor).by_op lists them"
+        )
+    return _plain(op.name)
+
+
+def _plain(name):
+    """Return a name without the number of an overload, or the mark of an in-place form."""
     return name.rstrip("0123456789") if "Backward" in name else name.rstrip("_")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pullback import _notebook
@@ -13,6 +14,7 @@ from pullback._c.python.node_methods import memory_owners
 from pullback._context import _bytes
 from pullback.autograd.diagnostics.walk import (
     edges_of,
+    is_edge,
     node_title,
     nodes_from,
     op_name,
@@ -153,8 +155,11 @@ class MemoryLedger:
         save counts if only they hold it: not the inputs, which a checkpoint keeps, nor what
         variables of the program hold, such as ``output`` itself.
 
-        Raises: RuntimeError when no node between them belongs to the ledger's graph, as after
-        backward; TypeError for anything but tensors and edges.
+        Inputs that do not require grad, such as data, are left out.
+
+        Raises: RuntimeError when ``output`` does not depend on the inputs, and when no node between
+        them belongs to the ledger's graph, as after backward; TypeError for anything but tensors
+        and edges.
 
         >>> import pullback
         >>> x = pullback.ones(256, requires_grad=True)
@@ -162,16 +167,23 @@ class MemoryLedger:
         >>> pullback.autograd.graph.memory(y.sum()).checkpoint(x, y)
         1024
         """
+        inputs = [one for one in _several(inputs) if getattr(one, "requires_grad", True)]
         stop = [node for node, _ in edges_of("MemoryLedger.checkpoint", inputs)]
         roots = [node for node, _ in edges_of("MemoryLedger.checkpoint", output)]
         uses: Counter = Counter()
         nodes = 0
-        kept = {memory_owners(item)[2] for item in _several(inputs) if isinstance(item, Tensor)}
+        kept = {memory_owners(item)[2] for item in inputs if isinstance(item, Tensor)}
+        reached = not stop or not set(stop).isdisjoint(roots)
         for node in nodes_from(roots, stop):
+            reached = reached or any(below in stop for below, _ in node.next_functions)
             nodes += not node.name().endswith("AccumulateGrad")
             for _, _, tensor in saved_tensors(node):
                 if tensor is not None:
                     uses[memory_owners(tensor)[2]] += 1
+        if not reached:
+            raise RuntimeError(
+                "MemoryLedger.checkpoint(): the output does not depend on the inputs"
+            )
         found = [self.memories[key] for key in uses if key in self.memories]
         if nodes and uses and not found:
             raise RuntimeError(
@@ -236,7 +248,8 @@ class MemoryLedger:
 
 
 def _several(items):
-    return [items] if isinstance(items, Tensor) else items
+    several = isinstance(items, Sequence) and not is_edge(items)
+    return list(items) if several else [items]
 
 
 @unobserved

@@ -33,10 +33,10 @@ def edges_of(function, items):
 
     Raises: TypeError for anything else; RuntimeError for a tensor that does not require grad.
     """
-    several = isinstance(items, Sequence) and not (isinstance(items, str) or _is_edge(items))
+    several = isinstance(items, Sequence) and not (isinstance(items, str) or is_edge(items))
     found = []
     for item in items if several else [items]:
-        if _is_edge(item):
+        if is_edge(item):
             found.append((item[0], item[1]))
         elif isinstance(item, Tensor):
             edge = tensor_methods.gradient_edge(item)
@@ -51,7 +51,7 @@ def edges_of(function, items):
     return found
 
 
-def _is_edge(item):
+def is_edge(item):
     return isinstance(item, tuple) and len(item) > 1 and isinstance(item[0], Node)
 
 
