@@ -30,7 +30,7 @@ TEST_TOOLS = (
 )
 DOCS_TOOLS = (
     *("sphinx==9.0.4", "furo==2025.12.19", "myst-parser==5.2.0", "sphinx-copybutton==0.5.2"),
-    *("docutils==0.22.4", "matplotlib==3.11.2"),
+    *("docutils==0.22.4", "matplotlib==3.11.2", "myst-nb==1.3.0", "ipykernel==7.4.0"),
 )
 DEMO_TOOLS = ("scikit-learn", "scipy", "matplotlib", "rich")
 

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 project = "Pullback"
 copyright = "2026, Pullback contributors"
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.graphviz",
     "sphinx_copybutton",
@@ -19,6 +19,10 @@ extensions = [
     "op_navigation",
 ]
 exclude_patterns = ["_build"]
+nb_execution_mode = "cache"  # notebooks run, and again only when they change
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
+nb_merge_streams = True
 myst_heading_anchors = 3
 myst_enable_extensions = ["deflist"]
 
