@@ -134,6 +134,17 @@ def test_fallbacks_are_forbidden_on_demand(timed_device):
 
 
 @pytest.mark.filterwarnings("ignore:.*has no kernel:RuntimeWarning")
+def test_fallbacks_are_rows_of_the_table(timed_device):
+    x = pb.ones(4, device="timed")
+    with profile() as p:
+        x - x, x - x, x + x
+    rows = {row.key: row.count for row in p.key_averages() if "fallback" in row.key}
+    assert rows == {"host fallback: sub on timed": 2}
+    (event, _) = (event for event in p.events() if "fallback" in event.name)
+    assert event.cpu_parent.name == "pullback::sub"
+
+
+@pytest.mark.filterwarnings("ignore:.*has no kernel:RuntimeWarning")
 def test_a_second_block_begins_with_no_fallbacks(timed_device):
     x, limits = pb.ones(4, device="timed"), expect(no_fallback=True)
     with pytest.raises(AssertionError, match="'sub' on timed ran on the host"), limits:

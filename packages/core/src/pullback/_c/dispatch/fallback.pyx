@@ -15,6 +15,7 @@ from pullback._c.device.device cimport (
 from pullback._c.device.py_kernel cimport run_callable, run_on_host
 from pullback._c.graph.op cimport Op, all_ops
 from pullback._c.base.errors import is_of_package
+from pullback._c.dispatch.observer import begin_range, end_range
 from pullback.ops.table.primitives import PRIMITIVES
 
 cdef list primitive_names = list(PRIMITIVES)
@@ -78,12 +79,16 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
 
 
 cdef int run_counted(pb_device_type *found, object function, pb_call *call, tuple key) except -1:
-    """Run a kernel of the host, and count the call and the bytes that it copies."""
+    """Run a kernel of the host, count the call and the bytes that it copies, and show observers."""
     cdef int64_t moved = 0
-    if found.host:
-        run_callable(function, call, True, "ref")
-    else:
-        moved = run_on_host(found, function, call)
+    cdef object number = begin_range(f"host fallback: {key[0]} on {key[1]}")
+    try:
+        if found.host:
+            run_callable(function, call, True, "ref")
+        else:
+            moved = run_on_host(found, function, call)
+    finally:
+        end_range(number)
     count = counts.setdefault(key, [0, 0])
     count[0] += 1
     count[1] += moved
