@@ -139,6 +139,14 @@ def test(session: nox.Session) -> None:
 
 
 @nox.session
+def matrix(session: nox.Session) -> None:
+    """Run tox's cells without shares: hours. `-- -e py312-cpu` for one of them."""
+    session.install("tox>=4.11")
+    whole = {"PULLBACK_TEST_SHARE": "0/1", "PULLBACK_TEST_MODULES": "0/1"}
+    session.run("python", "-m", "tox", "run", *session.posargs, env=whole)
+
+
+@nox.session
 def conform(session: nox.Session) -> None:
     """Run the shipped conformance suite on the backends of this repository, or those named."""
     example = "./examples/third_party_backend"

@@ -4,10 +4,34 @@ import gc
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import pullback as pb
+from pullback.testing.shares import chosen
+
+WHOLE = ("test_conformance.py",)  # of which --pullback-share takes ops
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--module-share",
+        metavar="I/N",
+        help="every N-th module of the core's tests, from number I on (0 to N-1, or auto: others "
+        "after each change of the core)",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    share, folder = config.getoption("--module-share"), Path(__file__).parent
+    if share is None:
+        return
+    modules = {item.path for item in items if folder in item.path.parents}
+    shared = sorted(path for path in modules if path.name not in WHOLE)
+    left_out = set(shared) - set(chosen(shared, share))
+    config.hook.pytest_deselected(items=[item for item in items if item.path in left_out])
+    items[:] = [item for item in items if item.path not in left_out]
 
 
 def pytest_configure(config):
