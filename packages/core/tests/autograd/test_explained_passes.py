@@ -38,7 +38,7 @@ def test_without_a_root():
     with record_sites():
         x = leaf(1.0)
         x.detach()
-        assert "detach at" in str(explain_grad(x))
+        assert "detach (" in str(explain_grad(x))
 
 
 def test_root_itself():
@@ -46,6 +46,23 @@ def test_root_itself():
     y = x * 2
     assert explain_grad(y, y).to_dict()["gradient"]["norm"] == pytest.approx(math.sqrt(2))
     assert explain_grad(x, x).status == "fine"
+
+
+def test_vanishing_gradient_is_noted():
+    h = w = leaf(3.0, 2.0)
+    for _ in range(60):
+        h = h.sigmoid()
+    found = explain_grad(w, h.sum())
+    assert found.reason == "fine"
+    assert "tiny" in found.answer and "below the normal numbers of float32" in str(found)
+    assert found.advice
+    assert "tiny" not in explain_grad(w, (w * 1e-3).sum()).answer
+
+
+def test_a_root_that_is_not_finite_is_noted():
+    w = leaf(1.0, 2.0)
+    assert "the root itself is NaN" in str(explain_grad(w, w[:0].mean()))
+    assert "the root itself is infinite" in explain_grad(w, w.sum() + math.inf).answer
 
 
 # ---- figures and paths ---------------------------------------------------------------------------
@@ -139,7 +156,7 @@ def test_each_stopped_path_is_named():
     assert "stops another path" in str(found)
 
 
-def test_second_output_is_told_apart():
+def test_second_output_is_not_the_first():
     x = leaf(1.0, 2.0)
     first, second = x.unbind()
     assert explain_grad(first, second * 2).status == "none"

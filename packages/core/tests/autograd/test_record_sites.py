@@ -213,3 +213,88 @@ def test_nothing_is_imported_before_its_first_use():
     code = "import pullback, sys; print([m for m in sys.modules if 'diagnostics' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# ---- results without a history -------------------------------------------------------------------
+
+INDICES = {
+    "max": lambda w: w.max(dim=1)[1],
+    "min": lambda w: w.min(dim=1)[1],
+    "sort": lambda w: w.sort(1)[1],
+    "topk": lambda w: w.topk(1)[1],
+    "median": lambda w: w.median(1)[1],
+    "nanmedian": lambda w: w.nanmedian(1)[1],
+    "mode": lambda w: w.mode(1)[1],
+    "kthvalue": lambda w: w.kthvalue(1, 1)[1],
+    "cummax": lambda w: w.cummax(1)[1],
+    "cummin": lambda w: w.cummin(1)[1],
+    "frexp": lambda w: pb.frexp(w)[1],
+    "argmax": lambda w: w.argmax(1),
+    "argsort": lambda w: w.argsort(1),
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_integer_results_have_no_history(name):
+    w = pb.tensor([[1.0, 2.0, 4.0], [5.0, 3.0, 0.5]], requires_grad=True)
+    with record_sites():
+        picked = INDICES[name](w)
+        loss = (picked == 0).float().mean()
+    found = explain_grad(w, loss)
+    assert found.reason == "integer", str(found)
+    assert f"{name} (" in found.answer and __file__ in found.answer
+
+
+def test_values_beside_the_indices_keep_their_history():
+    w = pb.tensor([[1.0, 2.0], [5.0, 3.0]], requires_grad=True)
+    with record_sites():
+        values, indices = w.max(dim=1)
+        cut = values.detach()
+        loss = (cut * pb.ones(1, requires_grad=True)).sum()
+    found = explain_grad(w, loss)
+    assert found.reason == "detach" and indices.shape == (2,)
+    assert all(end["reason"] == "detach" for end in found.ends)
+
+
+COPIES = {
+    "tensor": lambda w: pb.tensor([w[0] * 2, w[1]], requires_grad=True),
+    "tensor of a tensor": lambda w: pb.tensor(w * 2, requires_grad=True),
+    "tensor without grad": lambda w: pb.tensor([w[0] * 2, w[1]]),
+    "nested lists": lambda w: pb.tensor([[w[0] * 2], [w[1]]], requires_grad=True),
+    "full": lambda w: pb.full((2,), w[0] * 2, requires_grad=True),
+    "new_tensor": lambda w: w.new_tensor(w * 2, requires_grad=True),
+    "Parameter": lambda w: pb.nn.Parameter(w * 2),
+    "Parameter of a name": lambda w: [h := w * 2, pb.zeros(3), pb.nn.Parameter(h)][2],
+    "frozen Parameter": lambda w: pb.nn.Parameter(w * 2, requires_grad=False),
+    "Parameter of a leaf": lambda w: pb.nn.Parameter(w),
+}
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct")
+@pytest.mark.filterwarnings("ignore:Converting a tensor")
+@pytest.mark.parametrize("name", COPIES)
+def test_new_leaves_are_copies(name):
+    w = pb.tensor([3.0, 1.0], requires_grad=True)
+    with record_sites():
+        loss = (COPIES[name](w) * pb.ones(1, requires_grad=True)).sum()
+    found = explain_grad(w, loss)
+    assert found.reason == "copy", str(found)
+    assert "copied values into a new leaf" in found.answer and __file__ in found.answer
+
+
+def test_a_copy_into_a_parameter_runs_under_no_grad():
+    w = pb.tensor([3.0, 1.0], requires_grad=True)
+    layer = pb.nn.Linear(2, 1)
+    with record_sites():
+        with pb.no_grad():
+            layer.weight.copy_(w * 2)
+        loss = layer(pb.ones(1, 2)).sum()
+    assert explain_grad(w, loss).reason == "no_grad"
+
+
+def test_parameters_of_a_model_that_is_made_inside_are_no_copies():
+    with record_sites() as sites:
+        layer = pb.nn.Linear(2, 1)
+        loss = layer(pb.ones(1, 2)).sum()
+    assert explain_grad(layer.weight, loss).status == "fine"
+    assert not any("copy" in record.ends for record in sites.records)

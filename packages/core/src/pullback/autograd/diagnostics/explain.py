@@ -4,42 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import pullback
 from pullback._c.graph.tensor import Tensor
 from pullback._c.python import tensor_methods
 from pullback.autograd.diagnostics import causes, describe, unreached
-from pullback.autograd.diagnostics.explanation import GradExplanation, shown
+from pullback.autograd.diagnostics.explanation import ADVICE, GradExplanation, Reason, shown
 from pullback.autograd.diagnostics.paths import Paths
-from pullback.autograd.diagnostics.probe import Event, Probe, Stats
+from pullback.autograd.diagnostics.probe import Event, Probe, Stats, measure
 from pullback.autograd.diagnostics.walk import unobserved
 
-ADVICE = {
-    "function_returned_none": "Return a gradient for this input in the Function's backward.",
-    "no_gradient": "The operation does not depend on this input where it was used.",
-    "zero_mask": "Choose the other side for some elements, or check how the mask is computed.",
-    "zero_factor": "Check how the factor is computed.",
-    "zero_result": "Check what the operation works on: it is in the range where its result is 0 "
-    "and flat (inactive units, an underflow).",
-    "zero_derivative": "The operation is flat at these elements: use one that is not, or check the "
-    "range of its input.",
-    "overwritten": "Write out of place, or use the values from before the write.",
-    "cancels": "The paths contribute opposite gradients: check the signs.",
-    "masked_singularity": "Pass nan_safe=True to where(), or mask the input as well as the result: "
-    "x = where(mask, x, 1) before the operation makes the unused derivatives finite.",
-    "singularity": "Keep the input away from that point: add a small number, or clamp() it.",
-    "nan_value": "The forward pass computes NaN: find where with isnan() on its values.",
-    "infinite_value": "Keep the forward pass finite: clamp() the input, or use a stable form such "
-    "as log_softmax() or logsumexp().",
-    "infinity_times_zero": "Find the operation before it that makes the gradient infinite.",
-    "overflow": "Use a wider dtype, or scale the values down.",
-    "sum_overflows": "Look at the contributions of the paths one by one.",
-    "growth_step": "Check the scale of the saved values, or clip the gradient.",
-    "growth_chain": "Each node enlarges it a little: normalize, clip the gradient, or use smaller "
-    "weights.",
-    "hook": "Look at the hooks that were registered on the tensor or node there.",
-    "freed": "Run the forward pass again, or pass retain_graph=True to the first backward().",
-    "saved_overwritten": "See the how-to page on errors of in-place operations.",
-    "zero_seed": "The root has no elements.",
-}
+ROOT = (
+    "Find the operation that makes it so: compute it under "
+    "autograd.detect_anomaly(check_inf=True, check_forward=True)."
+)
+TINY = (
+    "The gradient vanishes on the way: fewer saturated operations, normalization, a skip "
+    "connection or another initialization keep it larger."
+)
 WORDS = {"none": "None", "zero": "zero", "nan": "NaN", "inf": "infinite", "huge": "huge"}
 
 
@@ -49,11 +30,11 @@ def explain_grad(tensor: Tensor, root: Tensor | None = None, *, factor: float = 
 
     With ``root``, the tensor that a backward pass starts from (usually the loss), it runs such a
     pass, with a gradient of ones, restricted to the paths from the root to the tensor, and measures
-    the gradient at each node. The first node that spoils it is named, with the values that it
-    saved; with its line where ``record_sites`` or anomaly detection was on. Where no path leads to
-    the tensor, it says where history ends, as far as ``record_sites`` has recorded. Without
-    ``root`` it says what is known of the tensor alone. A gradient is huge when its 2-norm is more
-    than ``factor`` times that of the root's.
+    the gradient at each node. It names the node where the gradient first becomes None, zero, NaN,
+    infinite or huge, with the values that the node saved; with its line where ``record_sites`` or
+    anomaly detection was on. Where no path leads to the tensor, it says where history ends, as far
+    as ``record_sites`` has recorded. Without ``root`` it says what is known of the tensor alone. A
+    gradient is huge when its 2-norm is more than ``factor`` times that of the root's.
 
     ``.grad``, hooks, graph and saved values stay as they are; hooks on the paths are called.
     Returns a ``GradExplanation``: ``str()`` is a text whose first line is the answer; ``to_dict()``
@@ -99,7 +80,7 @@ or NaN ('result' is 0) at 1 element.
         probe.run(root, tensor)
     except Exception as error:
         return _failed(answer, probe, error)
-    return _Diagnosis(answer, probe, tensor).give()
+    return _Diagnosis(answer, probe, tensor, root).give()
 
 
 def _failed(answer: unreached.Answer, probe: Probe, error: Exception) -> GradExplanation:
@@ -128,7 +109,10 @@ def _failed(answer: unreached.Answer, probe: Probe, error: Exception) -> GradExp
 class _Diagnosis:
     """Chooses the answer from what a pass has measured."""
 
-    def __init__(self, answer: unreached.Answer, probe: Probe, tensor: Tensor) -> None:
+    def __init__(
+        self, answer: unreached.Answer, probe: Probe, tensor: Tensor, root: Tensor
+    ) -> None:
+        self.root = root
         self.answer = answer
         self.probe = probe
         self.paths = probe.paths
@@ -145,16 +129,20 @@ class _Diagnosis:
         seed = self.probe.arriving.get(0)
         if stats is not None and status == "fine" and seed is not None:
             status = "huge" if stats.norm > self.probe.factor * seed.norm else "fine"
+        root = measure(self.root)
+        if root.kind in ("nan", "inf"):
+            self.answer.note("note", f"the root itself is {WORDS[root.kind]}")
         event = self._event(status)
+        if status == "fine":
+            self._note_paths(status, event)
+            return self._fine(root)
         reason, text, node = self._reason(status, event)
         if node is not None and "node" not in self.answer.known:
             self.answer.known["node"] = describe.node_facts(node)
         self._note_paths(status, event)
-        if status == "fine":
-            return self._fine()
-        return self.answer.give(
-            status, reason, f"The gradient is {WORDS[status]}: {text}.", ADVICE[reason]
-        )
+        value = "" if event is None or event.cause is None else event.cause.value
+        advice = ADVICE[reason].format(f"'{value}'" if value else "the factor")
+        return self.answer.give(status, reason, f"The gradient is {WORDS[status]}: {text}.", advice)
 
     def _event(self, status: str) -> Event | None:
         """Return the first node that made the gradient what it is; of growth the largest step."""
@@ -169,9 +157,7 @@ class _Diagnosis:
         before = self.probe.arriving[event.arrow.source].norm
         return 0.0 if stats is None or not before else stats.norm / before
 
-    def _reason(self, status: str, event: Event | None) -> tuple[str, str, Any]:
-        if status == "fine":
-            return "fine", "", None
+    def _reason(self, status: str, event: Event | None) -> tuple[Reason, str, Any]:
         if event is None:
             return self._between_nodes(status)
         node = self.paths.nodes[event.arrow.source]
@@ -190,10 +176,30 @@ class _Diagnosis:
             return "growth_step", f"{label} enlarges it {shown(self._growth(event))} times", node
         if cause.reason == "zero_derivative" and not cause.saved and _overwrites(node):
             return "overwritten", f"{label} overwrites the value in place, at all elements", node
+        if cause.reason == "no_elements":
+            node, text = self._selects_nothing(node)
+            return "no_elements", text, node
         return cause.reason, f"{label} {cause.text}", node
 
-    def _between_nodes(self, status: str) -> tuple[str, str, Any]:
-        """Explain a gradient that no node spoils: a hook does, or the sum of contributions."""
+    def _selects_nothing(self, node: Any) -> tuple[Any, str]:
+        """Find the node whose result has no elements, though its input has some."""
+        for number in self.paths.order:
+            arrived = self.probe.arriving.get(number)
+            if arrived is None or arrived.size:
+                continue
+            for arrow in self.paths.arrows[number]:
+                stats = self.probe.leaving.get(arrow)
+                if stats is not None and stats.size:
+                    found = self.paths.nodes[number]
+                    label = describe.node_label(found)
+                    return (
+                        found,
+                        f"{label} selects no elements, so that nothing of the input is used",
+                    )
+        return node, f"{describe.node_label(node)} works on no elements"
+
+    def _between_nodes(self, status: str) -> tuple[Reason, str, Any]:
+        """Explain a gradient by what comes between nodes: a hook, or the sum of contributions."""
         into = self.paths.into()
         for number in (*self.paths.order, self.paths.goal):
             at_goal = number == self.paths.goal
@@ -206,7 +212,9 @@ class _Diagnosis:
             label = "the tensor" if at_goal else f"the result of {describe.node_label(node)}"
             if arrived.size == 0:
                 return "zero_seed", "it has no elements", node
-            if len(found) < 2:
+            limit = pullback.finfo(self.tensor.dtype).max
+            is_sum = status in ("zero", "huge") or not sum(part.peak for part in found) < limit
+            if len(found) < 2 or not is_sum:
                 return "hook", f"a hook on {label} replaces it", node
             norms = ", ".join(shown(part.norm) for part in found[:4])
             parts_text = f"{len(found)} contributions to {label} (norms {norms})"
@@ -219,7 +227,7 @@ class _Diagnosis:
             return "no_gradient", "a node on each path returns no gradient", None
         return "zero_seed", "the root has no elements", None
 
-    def _chain(self) -> tuple[str, str, Any]:
+    def _chain(self) -> tuple[Reason, str, Any]:
         stats = self.probe.result
         assert stats is not None
         times = shown(stats.norm / self.probe.arriving[0].norm)
@@ -236,10 +244,19 @@ class _Diagnosis:
         through = None if event is None else event.arrow
         self.answer.known["path"] = describe.main_path(self.paths, self.probe, through)
 
-    def _fine(self) -> GradExplanation:
+    def _fine(self, root: Stats) -> GradExplanation:
         stats = self.probe.result
         assert stats is not None
-        text = f"The gradient is fine: norm {shown(stats.norm)}, no NaN, no infinities."
+        text = f"The gradient is fine: norm {shown(stats.norm)}, no NaN, no infinities"
+        tiny = self._tiny(stats)
+        if root.kind in ("nan", "inf"):
+            text += f"; but the root itself is {WORDS[root.kind]}"
+            self.answer.advice.append(ROOT)
+        elif tiny:
+            text += f"; but it is tiny: {tiny}"
+            self.answer.note("note", f"the gradient is {tiny}")
+            self.answer.advice.append(TINY)
+        text += "."
         if self.tensor.is_leaf or self.tensor.retains_grad:
             if self.tensor.grad is None:
                 self.answer.note(
@@ -248,6 +265,16 @@ class _Diagnosis:
             return self.answer.give("fine", "fine", text)
         exists = f"its gradient exists, of norm {shown(stats.norm)}"
         return self.answer.give("fine", "non_leaf", *unreached.by_design(exists))
+
+    def _tiny(self, stats: Stats) -> str:
+        """Say how small a gradient is, if it is far smaller than at the root."""
+        seed = self.probe.arriving.get(0)
+        if seed is None or not stats.norm * self.probe.factor < seed.norm:
+            return ""
+        text = f"{shown(seed.norm / stats.norm)} times smaller than at the root"
+        if stats.peak < pullback.finfo(self.tensor.dtype).tiny:
+            text += f", below the normal numbers of {str(self.tensor.dtype).rpartition('.')[2]}"
+        return text
 
 
 def _differs(arrived: Stats, parts: list[Stats], status: str, factor: float) -> bool:

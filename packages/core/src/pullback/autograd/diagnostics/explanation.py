@@ -5,11 +5,88 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from pullback import _notebook
 from pullback.autograd import _dot
 from pullback.autograd.diagnostics.paths import Paths
+
+Reason: TypeAlias = Literal[
+    "function_returned_none",
+    "function_returned_zero",
+    "function_returned_nan",
+    "function_returned_inf",
+    "no_gradient",
+    "no_elements",
+    "zero_mask",
+    "zero_factor",
+    "zero_result",
+    "zero_derivative",
+    "unused_part",
+    "all_ignored",
+    "constant_sum",
+    "underflow",
+    "cancels",
+    "overwritten",
+    "masked_singularity",
+    "singularity",
+    "outside_domain",
+    "degenerate_matrix",
+    "nan_value",
+    "infinite_value",
+    "infinity_times_zero",
+    "overflow",
+    "sum_overflows",
+    "nan_at_node",
+    "growth_step",
+    "growth_chain",
+    "hook",
+    "zero_seed",
+    "freed",
+    "saved_overwritten",
+]
+
+ADVICE: dict[Reason, str] = {  # {} is the name of the saved value that is to blame
+    "function_returned_none": "Return a gradient for this input in the Function's backward.",
+    "function_returned_zero": "Check what the Function's backward returns for this input.",
+    "function_returned_nan": "Check what the Function's backward computes for these elements.",
+    "function_returned_inf": "Check what the Function's backward computes for these elements.",
+    "no_gradient": "The operation does not depend on this input where it was used.",
+    "no_elements": "Check the mask, the index or the slice that selects nothing.",
+    "zero_mask": "Choose the other side for some elements, or check how the mask is computed.",
+    "zero_factor": "Check how {} is computed.",
+    "zero_result": "Check what the operation works on: its inputs are where the result is "
+    "constantly 0 (dead units, underflow).",
+    "zero_derivative": "The operation is flat at these elements: use one that is not, or check the "
+    "range of its input.",
+    "unused_part": "Check which elements are used afterwards: indices, slices, padding_idx.",
+    "all_ignored": "Check the targets, or leave out a batch without any that count.",
+    "constant_sum": "Compute the loss from more than the sum or the mean of normalized values.",
+    "underflow": "Use a wider dtype, or scale the loss up and the gradients down again.",
+    "cancels": "Opposite contributions add up to 0: check the signs.",
+    "overwritten": "Write out of place, or use the values from before the write.",
+    "masked_singularity": "Pass nan_safe=True to where(), or mask the input as well as the result: "
+    "x = where(mask, x, 1) before the operation makes the unused derivatives finite.",
+    "singularity": "Keep the input away from that point: add a small number, or clamp() it.",
+    "outside_domain": "Keep the input inside of the operation's domain, such as by clamp().",
+    "degenerate_matrix": "Add a small multiple of the identity, or use what does not depend on the "
+    "single vectors.",
+    "nan_value": "The forward pass computes NaN: find where with isnan() on its values.",
+    "infinite_value": "Keep the forward pass finite: clamp() the input, or use a stable form such "
+    "as log_softmax() or logsumexp().",
+    "infinity_times_zero": "Find the operation before it that makes the gradient infinite.",
+    "overflow": "Use a wider dtype, or scale the values down.",
+    "sum_overflows": "Look at the contributions of the paths one by one.",
+    "nan_at_node": "Check the range of the input: clamp() it, or replace the values that have no "
+    "derivative.",
+    "growth_step": "Check the scale of the saved values, or clip the gradient.",
+    "growth_chain": "Each node enlarges it a little: normalize, clip the gradient, or use smaller "
+    "weights.",
+    "hook": "Look at the hooks that were registered on the tensor or node there.",
+    "zero_seed": "The root has no elements.",
+    "freed": "Run the forward pass again, or pass retain_graph=True to the first backward().",
+    "saved_overwritten": "See the how-to page on errors of in-place operations.",
+}
 
 
 @dataclass(frozen=True, repr=False)

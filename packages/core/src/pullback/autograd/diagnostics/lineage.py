@@ -8,24 +8,25 @@ from typing import NamedTuple
 from pullback._c.graph.tensor import Tensor
 from pullback.autograd.diagnostics.records import Record, known_sites, numbers_of
 
-REASONS = {
-    "detach": "cuts the history",
-    "data": "is read, which has no history",
-    "no_grad": "runs under no_grad(), which records nothing",
-    "inference_mode": "runs in inference mode, which records nothing",
-    "integer": "returns integers or bools, which have no derivative",
-    "number": "returns a Python number or an array; computations with it are not recorded",
-    "copy": "copies values into a new leaf",
-    "no_create_graph": "computes a gradient without create_graph=True, so it has no history",
-    "not_differentiable": "has no derivative",
-    "unused": "is the last operation here: the root does not use its result",
+REASONS = {  # {} is the op, and the line that ran it; of .data the line alone
+    "detach": "{} cut the history",
+    "data": ".data was read at {}, and has no history",
+    "no_grad": "{} ran under no_grad()",
+    "inference_mode": "{} ran in inference mode",
+    "integer": "{} returned integers or bools, which have no derivative",
+    "number": "{} returned a Python number or an array; what is computed from it is not in the "
+    "graph",
+    "copy": "{} copied values into a new leaf",
+    "no_create_graph": "{} computed a gradient without create_graph=True, so it has no history",
+    "not_differentiable": "{} has no derivative",
+    "unused": "{} was the last operation here: the root does not use its result",
 }
 WHAT_TO_DO = {
     "detach": "Remove the call, or use the tensor from before it.",
     "data": "Use the tensor itself instead of .data.",
     "no_grad": "Run this operation outside of no_grad(), set_grad_enabled(False) or the decorator.",
     "inference_mode": "Run this operation outside of inference mode.",
-    "integer": "Keep the computation in floating point: a smooth function in its place has "
+    "integer": "Keep the computation in floating point: a smooth function instead of it has "
     "a gradient.",
     "number": "Compute with the tensor instead of a Python number or an array.",
     "copy": "Use the tensor itself, or clone(), which has a history.",
@@ -44,7 +45,8 @@ class End(NamedTuple):
     to_root: bool  # True when the root was computed from what the op returned
 
     def __str__(self) -> str:
-        return f"{self.op} at {self.site} {REASONS[self.reason]}"
+        subject = self.site if self.reason == "data" else f"{self.op} ({self.site})"
+        return REASONS[self.reason].format(subject)
 
 
 def _unlikeliness(end: End) -> tuple[bool, int]:
@@ -90,12 +92,13 @@ class Lineage:
                 continue
             consumed.update(reached.intersection(record.inputs))
             was_tracked = was_tracked or not set(self.start).isdisjoint(record.tracked)
-            if record.end is not None and reached.intersection(record.tracked):
-                leads = bool(used.intersection(record.outputs))
-                found[End(record.end, record.op, str(record.site), leads)] = None
-                continue
-            for number in record.outputs:
-                if number not in reached:
+            had_history = bool(reached.intersection(record.tracked))
+            for number, end in zip(record.outputs, record.ends, strict=True):
+                if end is not None and had_history:
+                    leads = number in used
+                    if leads or record.end is not None:
+                        found[End(end, record.op, str(record.site), leads)] = None
+                elif number not in reached:
                     reached.add(number)
                     last[number] = record
         for number, record in last.items():
@@ -111,8 +114,9 @@ class Lineage:
         for record in reversed(self.records):
             if not wanted.intersection(record.outputs):
                 continue
-            if record.end is not None:
-                return End(record.end, record.op, str(record.site), True)
+            end = record.end_of(wanted)
+            if end is not None:
+                return End(end, record.op, str(record.site), True)
             wanted.update(record.inputs)
         return None
 

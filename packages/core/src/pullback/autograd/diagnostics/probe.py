@@ -15,7 +15,7 @@ from pullback.autograd.anomaly_mode import set_detect_anomaly
 from pullback.autograd.diagnostics import causes
 from pullback.autograd.diagnostics.paths import Arrow, Paths
 
-EXAMINED = 8  # nodes that spoil a gradient in one way, whose saved values are read
+EXAMINED = 8  # nodes that change a gradient in one way, whose saved values are read
 _SMALL = 1e-150  # numbers whose squares are still normal in float64
 
 
@@ -71,7 +71,7 @@ class Event(NamedTuple):
 
 class Probe:
     """Measures one pass. ``arriving`` has the gradients of each node's outputs, ``leaving`` those
-    of the edges on paths, ``events`` the nodes that spoil them, in the order in which they ran.
+    of the edges on paths, ``events`` the nodes that change their kind, in the order of the pass.
     """
 
     def __init__(self, paths: Paths, factor: float) -> None:
@@ -81,6 +81,7 @@ class Probe:
         self.leaving: dict[Arrow, Stats | None] = {}
         self.events: list[Event] = []
         self.result: Stats | None = None
+        self._later: list[tuple[int, tuple]] = []  # events whose saved values were not readable
         self._examined: dict[str, int] = {}
         self._greatest = 0.0  # growth at one node
 
@@ -106,6 +107,9 @@ class Probe:
                     root, [goal], seed, retain_graph=True, allow_unused=True
                 )
             self.result = None if gradient is None else measure(gradient)
+            for k, given in self._later:
+                self.events[k] = self.events[k]._replace(cause=causes.examine(*given))
+            self._later.clear()
         finally:
             for table, hook in tables:
                 del table[hook]
@@ -133,11 +137,18 @@ class Probe:
             kind = _change(before, after, self.factor)
             if kind is not None:
                 is_read = self._is_read(kind, before, after)
-                cause = causes.examine(node, kind, outputs, gradient) if is_read else None
+                cause = None
+                if is_read:
+                    given = node, kind, outputs, gradient, arrow.position
+                    cause = causes.examine(*given)
+                    if not cause.was_readable:  # a checkpoint's are, when the pass has ended
+                        kept = tuple(_copy(g) for g in outputs)
+                        given = node, kind, kept, _copy(gradient), arrow.position
+                        self._later.append((len(self.events), given))
                 self.events.append(Event(arrow, kind, cause))
 
     def _is_read(self, kind: str, before: Stats, after: Stats | None) -> bool:
-        """True if the saved values of a node that spoils a gradient are to be read."""
+        """True if the saved values of a node that changes a kind of gradient are to be read."""
         if kind == "huge" and after is not None:
             growth = after.norm / before.norm
             if growth > self._greatest:
@@ -146,6 +157,10 @@ class Probe:
             return False
         self._examined[kind] = self._examined.get(kind, 0) + 1
         return self._examined[kind] <= EXAMINED
+
+
+def _copy(gradient: Tensor | None) -> Tensor | None:
+    return None if gradient is None else gradient.detach().clone()
 
 
 class _Hook:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pullback._c.graph.tensor import Tensor
@@ -31,7 +32,7 @@ class Record(NamedTuple):
     """One op: its name and line, the numbers of the tensors that it took, and returned or wrote.
 
     Arrays and floats that an op returned have numbers, too. ``tracked`` are the inputs with a
-    history; ``end`` says why the results have none then, or is None.
+    history; ``ends`` says of each output why it has none although an input has, or is None.
     """
 
     op: str
@@ -39,7 +40,18 @@ class Record(NamedTuple):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     tracked: tuple[int, ...]
-    end: str | None
+    ends: tuple[str | None, ...]
+
+    @property
+    def end(self) -> str | None:
+        """Why no output has a history; None where one has, or no input had."""
+        return None if None in self.ends else next(iter(self.ends), None)
+
+    def end_of(self, numbers: Iterable[int]) -> str | None:
+        """Return why the first of these outputs that has no history has none."""
+        wanted = set(numbers)
+        found = zip(self.outputs, self.ends, strict=True)
+        return next((end for k, end in found if end is not None and k in wanted), None)
 
 
 # ---- numbers of tensors --------------------------------------------------------------------------
@@ -52,6 +64,13 @@ def numbers_of(tensor: Tensor) -> tuple[int, ...]:
     """Return the numbers that a tensor has had, one for each time it was written; none if new."""
     entry = _table.get(id(tensor))
     return tuple(entry[1]) if entry is not None and entry[0]() is tensor else ()
+
+
+def numbered(ids: list[int], count: int) -> list[Tensor]:
+    """Return the living tensors of some ids that have numbers, and those numbered last."""
+    entries = [_table[key] for key in ids if key in _table]
+    entries.extend(itertools.islice(reversed(_table.values()), count))
+    return [tensor for reference, _ in entries if (tensor := reference()) is not None]
 
 
 def fresh_number() -> int:

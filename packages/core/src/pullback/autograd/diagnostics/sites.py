@@ -24,6 +24,8 @@ from pullback.autograd.diagnostics.records import (
     Sites,
     fresh_number,
     number,
+    numbered,
+    numbers_of,
     of_thread,
 )
 from pullback.autograd.function import Function
@@ -33,6 +35,7 @@ from pullback.overrides import (
     TorchFunctionMode,
 )
 
+RECENT = 64  # tensors whose memory a new leaf may share
 _LEAF = 2**64 - 1  # the sequence number of nodes that accumulate into leaves
 _APPLY = Function.apply.__func__.__code__  # type: ignore[attr-defined]
 
@@ -85,6 +88,7 @@ class _Mode(TorchFunctionMode):
         self.sites = Sites()
         self.arrays: dict[int, tuple[weakref.ref, int]] = {}  # numbers of arrays, by address
         self.floats: dict[float, int] = {}  # numbers of what item() and its like returned
+        self.given: list[int] = []  # ids of the tensors that the last call took
         with DisableTorchFunction(), grad_mode.inference_mode(False), grad_mode.enable_grad():
             node = pullback.zeros((), requires_grad=True).clone().grad_fn
         self.first = node._sequence_nr()  # nodes made inside have higher numbers
@@ -99,12 +103,15 @@ class _Mode(TorchFunctionMode):
             before = _states_of(given)
         else:
             given = _tensors((*args, *kwargs.values()))
+            if func is Tensor.requires_grad_:
+                self._note_wrapper(given[0])
             before = _states_of(given)
             result = func(*args, **kwargs)
             if result is NotImplemented:
                 return result
         with DisableTorchFunctionSubclass():
             self._compare(func, args, given, before, result)
+            self.given = [id(tensor) for tensor in given]
         return result
 
     def _compare(self, func, args, given, before, result):
@@ -119,6 +126,21 @@ class _Mode(TorchFunctionMode):
             values = self._keep_value(result) if is_number else ()
             self._note(func, before, returned, written, lost, others, values)
 
+    def _note_wrapper(self, made):
+        """Record a new leaf over the memory of another tensor, as ``nn.Parameter`` makes it."""
+        with DisableTorchFunctionSubclass():
+            if numbers_of(made) or made.grad_fn is not None or not made.numel():
+                return
+            for tensor in numbered(self.given, RECENT):
+                if tensor is not made and tensor.requires_grad and _share_memory(tensor, made):
+                    site, _ = _here()
+                    source = number(tensor)
+                    kept = Record(
+                        type(made).__name__, site, (source,), (number(made),), (source,), ("copy",)
+                    )
+                    self.sites.records.append(kept)
+                    return
+
     def _keep_value(self, value):
         """Give an array or a float that was made of a tensor a number, which is returned."""
         made = fresh_number()
@@ -131,7 +153,7 @@ class _Mode(TorchFunctionMode):
     def _known_values(self, args):
         """Return the numbers of arrays and floats among some arguments."""
         found = []
-        for value in args:
+        for value in _flat(args):
             if isinstance(value, numpy.ndarray):
                 reference, known = self.arrays.get(_address(value), (lambda: None, 0))
                 found.extend([known] if reference() is not None else [])
@@ -140,21 +162,19 @@ class _Mode(TorchFunctionMode):
         return found
 
     def _note(self, func, before, returned, written, lost, others, values):
-        frame = user_frame() or sys._getframe()
-        site = Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
-        made = [*returned, *written]
+        site, frame = _here()
         tracked = tuple(item.number for item in before if item.tracked)
-        end = None
-        if lost:
-            end = "detach"
-        elif tracked and not _in_custom_forward(frame):
-            end = _end(func, made)
         inputs = (*(item.number for item in before), *others)
-        targets = [number(t, renew=True) for t in (*_with_bases(written), *lost)]
+        changed = _with_bases(written)
+        targets = [number(t, renew=True) for t in (*changed, *lost)]
         outputs = (*map(number, returned), *targets, *values)
-        self.sites.records.append(Record(_name(func), site, inputs, outputs, tracked, end))
-        if end is None:
-            _mark(made, [item.node for item in before], self.first, site)
+        ends: list[str | None] = [None] * len(outputs)
+        if lost or (tracked and not _in_custom_forward(frame)):
+            ends = [_end(func, t) for t in (*returned, *changed)]
+            ends += ["detach"] * len(lost) + ["number"] * len(values)
+        self.sites.records.append(Record(_name(func), site, inputs, outputs, tracked, tuple(ends)))
+        made = [t for t, end in zip((*returned, *changed), ends, strict=False) if end is None]
+        _mark(made, [item.node for item in before], self.first, site)
 
 
 class _State(NamedTuple):
@@ -197,17 +217,23 @@ def _functions() -> _Functions:
                 *(Tensor.__float__, Tensor.__int__, Tensor.__complex__),
             )
         ),
-        frozenset((pullback.tensor, pullback.as_tensor, pullback.asarray, pullback.from_numpy)),
+        frozenset(
+            (
+                *(pullback.tensor, pullback.as_tensor, pullback.asarray, pullback.from_numpy),
+                *(pullback.full, Tensor.new_tensor),
+            )
+        ),
     )
 
 
-def _end(func: Any, made: list[Tensor]) -> str | None:
-    """Say why results have no history although an input has one; None if one has."""
+def _end(func: Any, made: Tensor) -> str | None:
+    """Say why a result has no history although an input has one; None if it has one."""
     known = _functions()
-    if func in known.numeric:
-        return "number"
-    if any(t.requires_grad for t in made):
+    is_new = made.is_leaf and made.requires_grad and made.grad_fn is None
+    if made.requires_grad and not is_new:
         return None
+    if is_new and func in known.makers:
+        return "copy"
     if state.is_inference_mode_enabled():
         return "inference_mode"
     if not state.is_grad_enabled():
@@ -220,9 +246,22 @@ def _end(func: Any, made: list[Tensor]) -> str | None:
         return "detach"
     if func is pullback.autograd.grad:
         return "no_create_graph"
-    if not any(t.is_floating_point() or t.is_complex() for t in made):
+    if not (made.is_floating_point() or made.is_complex()):
         return "integer"
     return "not_differentiable"
+
+
+def _here() -> tuple[Site, FrameType]:
+    """Return the line of the user that runs an op, and its frame."""
+    frame = user_frame() or sys._getframe()
+    return Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name), frame
+
+
+def _share_memory(first: Tensor, second: Tensor) -> bool:
+    try:
+        return first.numel() == second.numel() and first.data_ptr() == second.data_ptr()
+    except RuntimeError:  # of tensors without memory
+        return False
 
 
 def _in_custom_forward(frame: FrameType) -> bool:
@@ -236,15 +275,17 @@ def _in_custom_forward(frame: FrameType) -> bool:
 
 
 def _tensors(values: Iterable[Any]) -> list[Tensor]:
-    """Return the tensors among some values, also those in a tuple, list or dict of them."""
-    found = []
+    """Return the tensors among some values, also those in tuples, lists and dicts of them."""
+    return [value for value in _flat(values) if isinstance(value, Tensor)]
+
+
+def _flat(values: Iterable[Any], depth: int = 4) -> Iterable[Any]:
+    """Yield some values, and those in tuples, lists and dicts among them."""
     for value in values:
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, (tuple, list, dict)):
-            items = value.values() if isinstance(value, dict) else value
-            found.extend(item for item in items if isinstance(item, Tensor))
-    return found
+        if depth and isinstance(value, (tuple, list, dict)):
+            yield from _flat(value.values() if isinstance(value, dict) else value, depth - 1)
+        else:
+            yield value
 
 
 def _address(array: numpy.ndarray) -> int:

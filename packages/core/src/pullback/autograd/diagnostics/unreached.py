@@ -9,7 +9,7 @@ from pullback._c.graph.tensor import Tensor
 from pullback._c.python import tensor_methods
 from pullback.autograd.diagnostics import describe
 from pullback.autograd.diagnostics.explanation import GradExplanation
-from pullback.autograd.diagnostics.lineage import REASONS, WHAT_TO_DO, End, Lineage
+from pullback.autograd.diagnostics.lineage import WHAT_TO_DO, End, Lineage
 from pullback.autograd.diagnostics.paths import Paths
 from pullback.autograd.diagnostics.probe import measure
 
@@ -63,7 +63,7 @@ def without_root(tensor: Tensor) -> GradExplanation:
         stats = measure(tensor.grad)
         answer.known["gradient"] = describe.stats_facts(stats)
         if stats.kind == "fine":
-            text = f"The gradient is fine, as far as .grad tells: norm {stats.norm:.4g}."
+            text = f"The gradient is fine, judging by .grad: norm {stats.norm:.4g}."
             return answer.give("fine", "fine", text)
         word = {"nan": "NaN", "inf": "infinite", "zero": "zero"}[stats.kind]
         text = f"The gradient is {word}; where it becomes so can be found from the root."
@@ -152,12 +152,8 @@ def _by_records(answer: Answer, tensor: Tensor, root: Tensor, also: str) -> Grad
         text = (
             f"The gradient is None: the root does not use the tensor; its last use is {first.op} "
         )
-        return answer.give("none", "unused", f"{text}at {first.site}.")
-    return answer.give(
-        "none",
-        first.reason,
-        f"The gradient is None: {first.op} at {first.site} {REASONS[first.reason]}.",
-    )
+        return answer.give("none", "unused", f"{text}({first.site}).")
+    return answer.give("none", first.reason, f"The gradient is None: {first}.")
 
 
 def no_path(tensor: Tensor, root: Tensor, paths: Paths, edges: Any) -> GradExplanation:
@@ -201,7 +197,7 @@ def no_path(tensor: Tensor, root: Tensor, paths: Paths, edges: Any) -> GradExpla
     lineage = Lineage(tensor, root)
     if lineage and not lineage.takes_tensor():
         answer.note("records", f"none of {len(lineage.records)} operations takes the tensor")
-    text = "The gradient is None: the root does not depend on the tensor by recorded operations."
+    text = "The gradient is None: the root does not depend on the tensor in the graph."
     advice = "Compute the root from this tensor."
     return answer.give("none", "unused", text, advice, *_record(tensor, root))
 
