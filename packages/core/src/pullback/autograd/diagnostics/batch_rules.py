@@ -14,14 +14,12 @@ from pullback._c.graph.op import Op
 from pullback._c.python import node_methods
 from pullback.func import vmap
 
-SCALAR = "scalar"  # instead of an axis: the value is the whole loss
+
+class NoRule(Exception):
+    """There is no rule for what a node does with samples."""
 
 
-class NotUnderstood(Exception):
-    """No rule says what a node does with samples."""
-
-
-class Mixes(Exception):
+class SamplesMix(Exception):
     """A node computes what depends on several samples."""
 
 
@@ -39,21 +37,36 @@ def sizes_of(node):
 def axes_of_inputs(node, axis, batch):
     """Return the batch axis of the input of each edge of a node."""
     op = node_methods.node_inside(node)
-    if not isinstance(op, Op):
-        raise NotUnderstood
     shape = tuple(node._input_metadata[0].shape)
     sizes = sizes_of(node)
+    if not isinstance(op, Op) or any(0 in (size or ()) for size in (shape, *sizes)):
+        raise NoRule
     batching = (op.entry.batch or "").split()[:1]
-    if op.entry.forward == "elementwise" or batching in (["pointwise"], ["expand"]):
-        return [_broadcast(shape, axis, size) for size in sizes]
+    pointwise = op.entry.forward == "elementwise" or op.name == "_mse_loss"
+    if pointwise or batching in (["pointwise"], ["expand"]):
+        return [_pointwise(shape, axis, size) for size in sizes]
     if batching == ["unary"] and sizes == [shape] and not op.name.endswith("_batch"):
         return [axis]  # those of matrices end in _batch
-    if "mat2" in op.arg_names:
-        return _product_of_matrices(node, shape, axis, sizes, batch)
     rule = _RULES.get(op.name) or _BATCHING.get(*batching or [None])
+    if "mat2" in op.arg_names:
+        rule = _product_of_matrices
     if rule is None:
-        raise NotUnderstood
-    return rule(node, shape, axis, sizes, batch)
+        raise NoRule
+    found = rule(node, shape, axis, sizes, batch)
+    for size, own in zip(sizes, found):
+        if None in (size, own) or rule is _viewed:
+            continue
+        if own[0] >= len(size) or size[own[0]] != shape[axis[0]]:
+            raise NoRule  # as of gather, which takes some of the samples
+    return found
+
+
+def _pointwise(shape, axis, size):
+    """Return the axis of an input that broadcasts; repeat() may do another thing."""
+    lengths = zip(reversed(size or ()), reversed(shape))
+    if len(size or ()) > len(shape) or any(mine not in (1, length) for mine, length in lengths):
+        raise NoRule
+    return _broadcast(shape, axis, size)
 
 
 def _broadcast(shape, axis, size):
@@ -72,7 +85,7 @@ def _viewed(node, shape, axis, sizes, batch):
         inner = stride // after
         if stride % after == 0 and inner and sizes[0][dim] % (inner * batch) == 0:
             return [(dim, inner)]
-    raise NotUnderstood
+    raise NoRule
 
 
 def _along(node, shape, axis, sizes, batch):
@@ -84,21 +97,21 @@ def _along(node, shape, axis, sizes, batch):
         swap = [node._saved_dim0 % count, node._saved_dim1 % count]
         dim = swap[1 - swap.index(axis[0])] if axis[0] in swap else axis[0]
         return [(dim, axis[1])]
-    if "keepdim" in saved:
+    if "keepdim" in saved and "restores" not in words:
         return _reduced(node, axis, count, batch)
     if "new_dim" in words and len(sizes) == 1 and math.prod(shape) == math.prod(sizes[0]):
         return _viewed(node, shape, axis, sizes, batch)
     dim = node._saved_dim if "dim" in saved else None
     if not isinstance(dim, int) or words - {"along", "new_dim"}:
-        raise NotUnderstood
+        raise NoRule
     dim %= max(count, len(shape))
     if count > len(shape):  # an index of the dim, or each
         return [(axis[0] + (axis[0] >= dim), axis[1])]
     if dim != axis[0] and (count == len(shape)) != ("new_dim" in words):
         return [(axis[0] - (axis[0] > dim and count < len(shape)), axis[1])] * len(sizes)
     if sizes == [shape]:
-        raise Mixes
-    raise NotUnderstood
+        raise SamplesMix
+    raise NoRule
 
 
 def _reduced(node, axis, count, batch):
@@ -107,7 +120,7 @@ def _reduced(node, axis, count, batch):
     dims = [dim % count for dim in dims] or list(range(count))
     dim = axis[0] if node._saved_keepdim else [d for d in range(count) if d not in dims][axis[0]]
     if dim in dims and batch > 1:
-        raise Mixes
+        raise SamplesMix
     return [(dim, axis[1])]
 
 
@@ -123,13 +136,13 @@ def _product_of_matrices(node, shape, axis, sizes, batch):
 
 def _first(node, shape, axis, sizes, batch):
     if axis[0] != 0:
-        raise NotUnderstood
+        raise NoRule
     return [axis, *[None] * (len(sizes) - 1)]
 
 
 def _attention(node, shape, axis, sizes, batch):
     if axis[0] >= len(shape) - 2:
-        raise NotUnderstood
+        raise NoRule
     return [axis] * 3 + [_broadcast((*shape[:-1], 0), axis, size) for size in sizes[3:]]
 
 
@@ -143,21 +156,20 @@ def _normalized(node, shape, axis, sizes, batch):
     else:
         fits = axis[0] == 0
     if not fits:
-        raise Mixes
+        raise SamplesMix
     return [axis, *[None] * (len(sizes) - 1)]
 
 
 def _embedded(node, shape, axis, sizes, batch):
     if axis[0] == len(shape) - 1 or node._saved_scale_grad_by_freq:
-        raise NotUnderstood
+        raise NoRule
     return [None]
 
 
-def _each_loss(node, shape, axis, sizes, batch):
-    if len(sizes[0]) != len(shape) + 1 and sizes[0] != shape:
-        raise NotUnderstood
-    dim = axis[0] if sizes[0] == shape or axis[0] == 0 else axis[0] + 1
-    return [(dim, axis[1]), *[_broadcast(shape, axis, size) for size in sizes[1:]]]
+def _loss_of_class(node, shape, axis, sizes, batch):
+    if len(sizes[0]) != len(shape) + 1:
+        raise NoRule
+    return [(axis[0] + (axis[0] > 0), axis[1])]
 
 
 # By the first word of an entry's `batch`.
@@ -174,25 +186,62 @@ _RULES = {
     **dict.fromkeys(("max_pool", "avg_pool", "batch_norm_eval"), _first),
     "attention": _attention,
     **dict.fromkeys(("standardized", "normalized"), _normalized),
-    **dict.fromkeys(("nll_loss_forward", "_mse_loss"), _each_loss),
+    "nll_loss_forward": _loss_of_class,
 }
-_LOSSES = ("sum", "mean", "nll_loss_forward", "_mse_loss")
+# ---- losses of one number ------------------------------------------------------------------------
+
+_REDUCTIONS = ("sum", "mean", "nll_loss_forward", "_mse_loss")
+# Ops that are linear in one number, if the other factor or the divisor does not require grad.
+_LINEAR = {"neg", "add", "sub", "rsub", "cast", "clone", "sum", "mean", "mul", "div"}
+_LINEAR |= {"view", "squeeze", "expand", "permute"}
 
 
-def axes_below_scalar(node, dim):
-    """Return the batch axis of each edge's input of a node whose output is the whole loss."""
+def error_of_total(node, sizes, dim, mean):
+    """Return why a node makes no number of sums over samples, or None if it does.
+
+    ``sizes`` has the shape of each edge's input, or None where no parameter leads to it; samples
+    lie along ``dim`` of what is reduced. ``mean``: the number is to be a mean.
+    """
     op = node_methods.node_inside(node)
-    found: list = []
-    for size in sizes_of(node):
-        if size is None:
-            found.append(None)
-        elif not size:
-            found.append(SCALAR)
-        elif getattr(op, "name", None) in _LOSSES and -len(size) <= dim < len(size):
-            found.append((dim % len(size), 1))
-        else:
-            raise NotUnderstood
-    return found
+    name = op.name if isinstance(op, Op) else ""
+    if any(sizes):
+        if name not in _REDUCTIONS:
+            return NoRule()
+        for size in filter(None, sizes):
+            if not -len(size) <= dim < len(size):
+                raise IndexError(
+                    f"batch_dim: Dimension out of range (expected to be in range of "
+                    f"[{-len(size)}, {len(size) - 1}], but got {dim})"
+                )
+            if name == "nll_loss_forward" and (len(size) == 1 or dim % len(size) == 1):
+                return NoRule()  # classes, not samples
+        if mean and name == "nll_loss_forward" and _is_weighted_mean(node):
+            return NoRule(
+                "the mean of weighted or ignored targets is not the sum of the losses divided by "
+                "their number; pass the vector of the samples' losses, of reduction='none'"
+            )
+    if () in sizes:
+        others = [below for below, _ in node.next_functions if below is not None]
+        name = name.rstrip("_")
+        if name not in _LINEAR or (name == "mul" and len(others) > 1):
+            return SamplesMix()
+        if name == "div" and node.next_functions[1][0] is not None:
+            return SamplesMix()
+    return None
+
+
+def _is_weighted_mean(node):
+    _, _, (ignored, reduction) = node._saved_spec
+    if not reduction:
+        return False
+    return node._saved_weight is not None or bool((node._saved_target == ignored).any())
+
+
+def takes_batch_statistics(node):
+    """Return True for the node of a batch_norm in training."""
+    op = node_methods.node_inside(node)
+    normalized = isinstance(op, Op) and op.name == "normalized" and node._saved_kind == "Batch"
+    return normalized and 0 in node._saved_dims
 
 
 # ---- gradients of weights ------------------------------------------------------------------------
@@ -202,6 +251,8 @@ def samples(tensor, axis, batch):
     """Return a tensor with a new first dim for the samples; ``dim`` keeps what is not of them."""
     dim, inner = axis
     shape = tuple(tensor.shape)
+    if dim >= len(shape) or shape[dim] % (batch * inner):
+        raise NoRule
     outer = shape[dim] // (batch * inner)
     parts = tensor.reshape(*shape[:dim], outer, batch, inner, *shape[dim + 1 :])
     return parts.movedim(dim + 1, 0).reshape(batch, *shape[:dim], outer * inner, *shape[dim + 1 :])
@@ -222,8 +273,14 @@ def _sum_to(tensor, size):
 
 def weight_gradient(node, edge, grad, axis, batch):
     """Return the gradient of an input without samples, for each sample: (batch, *shape)."""
+    below, nr = node.next_functions[edge]
+    meta = below._input_metadata[nr]
+    found = _weight_gradient(node, edge, grad, axis, batch, tuple(meta.shape))
+    return found.to(meta.dtype)  # of complex numbers the real part
+
+
+def _weight_gradient(node, edge, grad, axis, batch, size):
     op = node_methods.node_inside(node)
-    size = sizes_of(node)[edge]
     rule = _WEIGHTS.get(op.name) or _WEIGHTS_BY_BATCHING.get(op.entry.batch)
     if "mat2" in op.arg_names:
         rule = _of_product
@@ -234,24 +291,28 @@ def weight_gradient(node, edge, grad, axis, batch):
         found = node(grad)
         found = found if isinstance(found, tuple) else (found,)
         if len(found) != len(node.next_functions):
-            raise NotUnderstood
+            raise NoRule
         full = found[edge]
     if full.shape != grad.shape:
-        raise NotUnderstood
+        raise NoRule
     return _sum_to(samples(full, axis, batch), size)
 
 
 def _of_product(node, edge, grad, axis, batch, size):
     added = len(node.next_functions) == 3
     if added and edge == 0:
-        return _sum_to(samples(grad, axis, batch), size) * node._saved_beta
+        return _sum_to(samples(grad, axis, batch), size) * _conjugate(node._saved_beta)
     parts = samples(grad, axis, batch)
     if axis[0] == grad.dim() - 2:
         other = node._saved_mat1 if added else node._saved_self
         found = samples(other, axis, batch).mH @ parts
     else:
         found = parts @ samples(node._saved_mat2, axis, batch).mH
-    return found * node._saved_alpha if added else found
+    return found * _conjugate(node._saved_alpha) if added else found
+
+
+def _conjugate(number):
+    return number.conjugate() if isinstance(number, complex) else number
 
 
 def _of_convolution(node, edge, grad, axis, batch, size):

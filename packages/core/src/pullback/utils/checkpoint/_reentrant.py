@@ -39,6 +39,8 @@ def check_backward_validity(inputs):
 class CheckpointFunction(Function):
     """Runs a function without recording it, and in backward once more with recording."""
 
+    hides_graph = True  # its function runs without one: what that uses is nobody's input
+
     @staticmethod
     def forward(ctx, run_function, preserve_rng_state, *args):
         check_backward_validity(args)
