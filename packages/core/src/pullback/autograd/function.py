@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -269,7 +270,15 @@ def _run(cls, args):
         _function.notify_end(ctx)
 
 
+forward_runner = threading.local()  # `run` of it, where set, is called instead of run_unwatched
+
+
 def _run_forward(cls, ctx, args):
+    """Run forward, by what watches this thread's Functions where something does."""
+    return getattr(forward_runner, "run", run_unwatched)(cls, ctx, args)
+
+
+def run_unwatched(cls, ctx, args):
     """Run forward without recording and with all levels disabled, and attach the node."""
     before = state.is_grad_enabled()  # an interrupt may lose the result of a swap
     disabled = None

@@ -4,27 +4,50 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Sequence
+from typing import Any, cast
+
+import numpy as np
 
 import pullback as pb
-from pullback.testing.comparison.measure import Tolerances, Value, difference, value_of
+from pullback.testing.comparison.measure import (
+    Plain,
+    Tolerances,
+    Value,
+    coarsest,
+    difference,
+    observed,
+    value_of,
+)
+from pullback.testing.comparison.nodes import (
+    NodeStep,
+    compare_node,
+    force_backward,
+    leaves_of,
+    record_backward,
+    starting_gradients,
+)
+from pullback.testing.comparison.parts import parts, tensors_in_parts
 from pullback.testing.comparison.program import NodeProgram, OpProgram, compiled_op
 from pullback.testing.comparison.result import BackendComparison, Finding
-from pullback.testing.comparison.sides import Given, Seeds, Side
+from pullback.testing.comparison.sides import (
+    Given,
+    Gradients,
+    Seeds,
+    Side,
+    check_tolerance,
+    sides_of,
+)
 from pullback.testing.comparison.watch import (
     Compared,
     Divergence,
     Forced,
     Found,
-    NodeStep,
+    Kept,
     OpWatch,
     Reference,
     Step,
-    compare_node,
-    force_backward,
-    record_backward,
-    starting_gradients,
+    name_of,
     tensors_in,
     tensors_of,
 )
@@ -51,16 +74,21 @@ def compare_backends(
     second side runs again with the reference's inputs given to every op and node: what still
     differs makes the error itself, anything else got it from before.
 
-    Inputs are tensors, modules, and tuples, lists and dicts of them; ``fn`` may be a module. Each
-    side gets copies, and the same random numbers; the caller's tensors, gradients, generators and
-    modes stay as they are. Modules and tensors that ``fn`` refers to otherwise are not copied.
-    Backward begins with fixed random gradients of all outputs, unless ``fn`` runs it itself; a
-    compiled backward is compared in the gradients of leaves. All results of the reference are
-    kept on the host meanwhile.
+    Inputs are tensors, modules, NumPy arrays, and tuples, lists, dicts and dataclasses of them;
+    ``fn`` may be a module. Each side gets copies, and the same random numbers; the caller's
+    tensors, gradients, generators and modes stay as they are. Modules and tensors that ``fn``
+    refers to otherwise are not copied. Compared are dtypes (unless ``dtypes`` is given) and
+    elements of tensors, and arrays, numbers, bools and strings, in the results, and after the call
+    in the inputs with their buffers; a note names what else a result has. Backward begins with
+    fixed random gradients of all outputs, unless ``fn`` runs it itself; a compiled backward is
+    compared in the gradients of leaves. All results of the reference are kept on the host
+    meanwhile.
 
-    Raises: TypeError if ``fn`` cannot be called; ValueError unless there are two devices or
-    dtypes, and for ``compiled=True`` with ``dtypes``; RuntimeError for devices that cannot be used;
-    whatever ``fn`` raises.
+    Raises: TypeError if ``fn`` cannot be called, or returns a generator, for ``devices`` and
+    ``dtypes`` that are no sequences, and tolerances that are no numbers; ValueError unless there
+    are two devices or dtypes, for the device "meta", for ``compiled=True`` with ``dtypes``, and for
+    negative tolerances; RuntimeError for devices that cannot
+    be used; whatever ``fn`` raises, with a note if only the second side does.
 
     >>> import pullback
     >>> from pullback.testing import compare_backends
@@ -70,42 +98,15 @@ def compare_backends(
     equal: ref and ref agree on 2 ops and 2 nodes
     """
     first, second = sides_of(fn, devices, dtypes, compiled)
-    run = _Comparison(fn, inputs, (first, second), Tolerances(rtol, atol), backward)
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        check_tolerance(name, value)
+    tolerances = Tolerances(rtol, atol, same_dtype=dtypes is None)
+    run = _Comparison(fn, inputs, (first, second), tolerances, backward)
     try:
         return run.result()
     finally:
         run.seeds.restore()
-
-
-def sides_of(fn: Any, devices: Any, dtypes: Any, compiled: bool) -> tuple[Side, Side]:
-    """Return the two sides of the arguments of ``compare_backends``."""
-    if not callable(fn):
-        raise TypeError(f"compare_backends(): argument 'fn' must be callable, not {type(fn)}")
-    names = [devices] if isinstance(devices, str) else list(devices)
-    if compiled or dtypes is not None:
-        device = pb.device(names[0])
-        if compiled and dtypes is not None:
-            raise ValueError(
-                "compare_backends(): expected either dtypes or compiled=True, got both"
-            )
-        if compiled:
-            return Side(f"{device}", device), Side(f"{device} compiled", device, compiled=True)
-        if len(dtypes) != 2 or not all(
-            isinstance(d, pb.dtype) and d.is_floating_point for d in dtypes
-        ):
-            raise ValueError(
-                f"compare_backends(): argument 'dtypes' must be two floating-point dtypes, "
-                f"got {dtypes!r}"
-            )
-        coarser = max(dtypes, key=lambda dtype: pb.finfo(dtype).eps)
-        one, other = (Side(f"{device} in {d.name}", device, d, coarser) for d in dtypes)
-        return one, other
-    if len(names) != 2:
-        raise ValueError(
-            f"compare_backends(): argument 'devices' must be two devices, got {devices!r}"
-        )
-    one, other = (Side(str(pb.device(name)), pb.device(name)) for name in names)
-    return one, other
+        run.gradients.restore()
 
 
 class _Comparison:
@@ -125,6 +126,7 @@ class _Comparison:
         self.tolerances = tolerances
         self.backward = backward
         self.seeds = Seeds()
+        self.gradients = Gradients()  # of tensors that are not copied
         self.notes: list[str] = []
         self.steps: list[Step] = []
         self.node_steps: list[NodeStep] = []
@@ -133,26 +135,52 @@ class _Comparison:
 
     def given(self, side: Side) -> Given:
         """Return fresh copies for a side."""
+        self.gradients.restore()
         return Given(side, self.function, self.inputs)
 
-    def forward(self, given: Given, watch: OpWatch) -> list[pb.Tensor]:
-        """Run the function under a watch; returns the tensors of its result."""
+    def forward(self, given: Given, watch: OpWatch) -> Any:
+        """Run the function under a watch; returns its result."""
+        watch.on_leaf = lambda leaf: self.keep_gradient(given, leaf)
         with given.entered(self.seeds), watch:
-            result = given.call()
-        return tensors_in(result)
+            return given.call()
+
+    def keep_gradient(self, given: Given, leaf: pb.Tensor) -> None:
+        """Remember the gradient of a leaf that was not copied."""
+        if not any(leaf is copied for copied in given.leaves.values()):
+            self.gradients.keep(leaf)
+
+    def backward_of(self, given: Given, roots: list[pb.Tensor], run: Callable[..., Any]) -> Any:
+        """Run a backward pass, after which only copies have other gradients."""
+        for leaf in leaves_of(roots):
+            self.keep_gradient(given, leaf)
+        with given.entered(self.seeds):
+            return run(roots)
+
+    def note(self, text: str) -> None:
+        """Add a note, once."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     def result(self) -> BackendComparison:
         """Run everything that it takes."""
         given = self.given(self.first)
-        watch = Reference([*given.state])
-        outputs = self.forward(given, watch)
+        watch = Reference([x for x in given.state().values() if isinstance(x, pb.Tensor)])
+        result = self.forward(given, watch)
         self.steps = watch.steps
-        expected = [value_of(tensor) for tensor in outputs]
-        self.run_reference_backward(given, watch, outputs)
-        gradients = gradients_of(given)
+        self.notes += given.notes
+        expected = _Observed(result, given)
+        for i, (value, part) in enumerate(zip(expected.outputs, expected.parts)):
+            if value is None:
+                self.note(f"output {i} (a {type(part).__name__}) was not compared")
+        values = [value for step in self.steps for value in step.results]
+        self.tolerances = self.tolerances._replace(
+            coarsest=self.second.rounded_to or coarsest([*values, *expected.state.values()])
+        )
+        self.run_reference_backward(given, watch, tensors_in_parts(result))
+        expected.gradients = gradients_of(given)
 
         compare = self.compare_compiled if self.second.compiled else self.compare_free
-        forward, backward = compare(expected, gradients)
+        forward, backward = compare(expected)
         program = None
         if forward is not None or backward is not None:
             forward, backward, program = self.look_for_cause(forward, backward)
@@ -174,10 +202,9 @@ class _Comparison:
         if not roots:
             return
         try:
-            with given.entered(self.seeds):
-                nodes, self.node_steps = record_backward(roots)
+            nodes, self.node_steps = self.backward_of(given, roots, record_backward)
         except NotImplementedError as error:
-            self.notes.append(f"backward is not compared: {error}")
+            self.note(f"backward is not compared: {error}")
             return
         self.node_names = [node.name() for node in nodes]
         self.op_of_node = {
@@ -192,29 +219,54 @@ class _Comparison:
 
     # ---- the other side as it runs -----------------------------------------------------------
 
-    def compare_free(
-        self, expected: list[Value], gradients: dict[str, Value]
-    ) -> tuple[Finding | None, Finding | None]:
+    def compare_free(self, expected: _Observed) -> tuple[Finding | None, Finding | None]:
         """Compare the other device or dtype as it runs, with the errors it carries along."""
         given = self.given(self.second)
         watch = Compared(self.steps, self.tolerances, self.second.dtype is not None)
         try:
-            outputs = self.forward(given, watch)
+            result = self.forward(given, watch)
         except Exception as error:
             if watch.found is None:
+                self.name_side(error)
                 raise
             self.note_raised(error)
             return self.op_finding(watch.found, False), None
+        self.note_other_ops(watch)
         forward = self.op_finding(watch.found, False) if watch.found else None
-        forward = forward or self.output_finding(outputs, expected, watch)
+        forward = forward or self.result_finding(_Observed(result, given), expected, watch)
         backward = None
-        roots = self.roots(given, outputs)
+        roots = self.roots(given, tensors_in_parts(result))
         if roots and self.node_steps:
-            with given.entered(self.seeds):
-                nodes, steps = record_backward(roots)
+            try:
+                nodes, steps = self.backward_of(given, roots, record_backward)
+            except Exception as error:
+                if forward is None:
+                    self.name_side(error)
+                    raise
+                self.note_raised(error)
+                return forward, None
             if [node.name() for node in nodes] == self.node_names:
                 backward = self.node_finding_of(steps)
-        return forward, backward or self.gradient_finding(given, gradients)
+            else:
+                self.note("the sides record other nodes: only gradients of leaves are compared")
+        return forward, backward or self.gradient_finding(given, expected.gradients)
+
+    def note_other_ops(self, watch: Compared) -> None:
+        """Note where the sides ran other ops, though what they return may be equal."""
+        for name in dict.fromkeys(watch.parted):
+            self.note(f"inside {name} the sides do not run the same ops: these are not compared")
+        other, number = watch.other_op, watch.other_number
+        if other is None:
+            number = watch.count
+            while number < len(self.steps) and watch.is_copy(self.steps[number].name):
+                number += 1
+            other = "nothing" if number < len(self.steps) else None
+        if other is not None:
+            there = self.steps[number].name if number < len(self.steps) else "nothing"
+            self.note(
+                f"the sides do not run the same ops: as number {number} {self.first.label} runs "
+                f"{there} and {self.second.label} {other}; ops from there on are not compared"
+            )
 
     def node_finding_of(self, steps: list[NodeStep]) -> Finding | None:
         """Return the first node, in the order of the reference, that computed something else."""
@@ -224,16 +276,18 @@ class _Comparison:
                 return self.node_finding(found, False)
         return None
 
-    def compare_compiled(
-        self, expected: list[Value], gradients: dict[str, Value]
-    ) -> tuple[Finding | None, Finding | None]:
+    def compare_compiled(self, expected: _Observed) -> tuple[Finding | None, Finding | None]:
         """Compare the compiled function: its results, then each op's as further results."""
-        given, outputs, _ = self.replay(with_steps=False)
-        forward = self.output_finding(outputs, expected, None)
-        if roots := self.roots(given, outputs):
-            with given.entered(self.seeds):
-                pb.autograd.backward(roots, starting_gradients(roots))
-        backward = self.gradient_finding(given, gradients)
+        try:
+            given, result, _ = self.replay(with_steps=False)
+            forward = self.result_finding(_Observed(result, given), expected, None)
+            if roots := self.roots(given, tensors_in_parts(result)):
+                start = starting_gradients(roots)
+                self.backward_of(given, roots, lambda roots: pb.autograd.backward(roots, start))
+        except Exception as error:
+            self.name_side(error)
+            raise
+        backward = self.gradient_finding(given, expected.gradients)
         if forward is not None:
             _, _, results = self.replay(with_steps=True)
             for number, (step, tensors) in enumerate(zip(self.steps, results)):
@@ -241,13 +295,17 @@ class _Comparison:
                     found = difference(value_of(tensor), value, self.tolerances)
                     if found is not None:
                         return self.op_finding(Found(number, f"result {i}", found), False), backward
-            self.notes.append("with every op's result kept, no op of the program differs")
+            self.note("with every op's result kept, no op of the program differs")
         return forward, backward
 
-    def replay(self, with_steps: bool) -> tuple[Given, list[pb.Tensor], list[list[pb.Tensor]]]:
+    def replay(self, with_steps: bool) -> tuple[Given, Any, list[list[pb.Tensor]]]:
         """Capture the function, then replay it on the same inputs; returns what it returned."""
         given = self.given(self.second)
-        before = [tensor.detach().clone() for tensor in given.state]
+        before = {
+            path: part.detach().clone() if isinstance(part, pb.Tensor) else part.copy()
+            for path, part in given.state().items()
+            if isinstance(part, pb.Tensor | np.ndarray)
+        }
 
         def traced(*inputs: Any) -> Any:
             if not with_steps:
@@ -262,16 +320,19 @@ class _Comparison:
             program = pb.compile(traced)
             with given.entered(self.seeds):
                 program(*given.inputs)
-            for tensor, value in zip(given.state, before):
-                tensor.detach().data.copy_(value)
+            for path, part in given.state().items():
+                if isinstance(part, pb.Tensor) and path in before:
+                    part.detach().data.copy_(before[path])
+                elif isinstance(part, np.ndarray) and path in before:
+                    np.copyto(part, before[path])
             for leaf in given.leaves.values():
                 leaf.grad = None
             with given.entered(self.seeds):
                 result, steps = program(*given.inputs)
         for warning in caught:
             if str(warning.message).startswith("compile()"):
-                self.notes.append(str(warning.message))
-        return given, tensors_in(result), steps
+                self.note(str(warning.message))
+        return given, result, steps
 
     # ---- the other side with equal inputs -----------------------------------------------------
 
@@ -291,37 +352,55 @@ class _Comparison:
                 self.note_raised(error)
         program: Callable[[], str] | None = None
         if node is not None:
-            backward = self.node_finding(node, True)
+            backward = self.node_finding(node, True, watch.unequal)
             number = self.op_of_node.get(node.number)
-            if number is not None:
+            if number is not None and self.steps[number].first is None and not node.ran:
                 program = self.program(NodeProgram, number, node)
         if watch.found is not None:
             forward = self.op_finding(watch.found, True)
-            if forward.with_equal_inputs:
-                program = self.program(OpProgram, watch.found.number, None)
+            is_op = self.steps[watch.found.number].first is None
+            program = None
+            if forward.with_equal_inputs and is_op:
+                program = self.program(OpProgram, watch.found.number, None, watch.found.overwrote)
         return forward, backward, program
 
     def force(self, watch: Forced, with_backward: bool) -> Found | None:
         """Run the other side with the reference's inputs; returns the first node that differs."""
         given = self.given(self.second)
-        outputs = self.forward(given, watch)
+        outputs = tensors_in_parts(self.forward(given, watch))
         if watch.other_op is not None or not self.node_steps or not with_backward:
             return None
-        roots = self.roots(given, outputs)
-        with given.entered(self.seeds), contextlib.suppress(Divergence):
-            return force_backward(roots, self.node_names, self.node_steps, self.tolerances)
+        wrong = self.steps[watch.found.number].name if watch.found is not None else ""
+
+        def run(roots: list[pb.Tensor]) -> Found | None:
+            return force_backward(roots, self.node_names, self.node_steps, self.tolerances, wrong)
+
+        with contextlib.suppress(Divergence):
+            return cast("Found | None", self.backward_of(given, self.roots(given, outputs), run))
         return None
 
     def note_raised(self, error: Exception) -> None:
         """Note an exception that the reference does not raise, behind a difference."""
-        note = f"later {self.second.label} raised {type(error).__name__}: {error}"
-        if note not in self.notes:
-            self.notes.append(note)
+        self.note(f"later {self.second.label} raised {type(error).__name__}: {error}")
 
-    def program(self, kind: Any, number: int, node: Found | None) -> Callable[[], str]:
+    def name_side(self, error: Exception) -> None:
+        """Add to an exception that only the second side raised it."""
+        note = (
+            f"compare_backends(): {self.second.label} raised this, {self.first.label} ran without "
+            f"an exception"
+        )
+        if hasattr(error, "add_note"):
+            error.add_note(note)
+        elif len(error.args) == 1 and isinstance(error.args[0], str):  # before Python 3.11
+            error.args = (f"{error.args[0]} ({note})",)
+
+    def program(
+        self, kind: Any, number: int, node: Found | None, overwrote: str = ""
+    ) -> Callable[[], str]:
         """Return what writes the program of an op or node, whose inputs are taken now."""
         sides = self.first, self.second
         written = kind(sides, self.tolerances, number)
+        written.overwrites = bool(overwrote)
         given = self.given(self.first)
         self.forward(given, written.snapshot)
         if node is not None:
@@ -336,22 +415,34 @@ class _Comparison:
         """Return the finding of an op."""
         step = self.steps[found.number]
         made = "argument" if found.what.startswith("tensor") else "op"
+        what = found.what if made == "argument" or len(step.results) > 1 else ""
+        detail = found.other_call and f"{self.second.label} calls {found.other_call}"
+        if found.overwrote:
+            what = "overwrote its input"
+            detail = f"argument {found.overwrote!r} was changed, which {step.name} shall not write"
         return Finding(
             made,
             step.name,
             found.number,
-            found.what if made == "argument" or len(step.results) > 1 else "",
+            what,
             step.arguments,
             step.line,
             equal_inputs if made == "op" and not found.other_call else None,
             found.difference,
-            found.other_call and f"{self.second.label} calls {found.other_call}",
+            detail,
         )
 
-    def node_finding(self, found: Found, equal_inputs: bool) -> Finding:
+    def node_finding(
+        self, found: Found, equal_inputs: bool, unequal: Container[int] = ()
+    ) -> Finding:
         """Return the finding of a node, with the op that recorded it."""
         number = self.op_of_node.get(found.number)
         step = None if number is None else self.steps[number]
+        is_known, detail = True, ""
+        if found.ran:
+            is_known, detail = False, f"backward runs {found.ran} again, which differs itself"
+        elif equal_inputs and number is not None and number in unequal:
+            is_known, detail = False, "its forward keeps other values, which could not be replaced"
         return Finding(
             "node",
             self.node_names[found.number],
@@ -359,25 +450,44 @@ class _Comparison:
             found.what,
             step.arguments if step else "",
             step.line if step else "",
-            equal_inputs,
+            equal_inputs if is_known else None,
             found.difference,
+            detail,
         )
 
-    def output_finding(
-        self, outputs: list[pb.Tensor], expected: list[Value], watch: Compared | None
+    def result_finding(
+        self, actual: _Observed, expected: _Observed, watch: Compared | None
     ) -> Finding | None:
-        """Return the first output that differs; names the op where the sides ran other ones."""
+        """Return the first output, else the first input after the call, that differs.
+
+        It names the op where the sides ran other ones.
+        """
         detail = ""
         if watch is not None and watch.other_op is not None:
-            at = min(watch.count, len(self.steps)) - 1
-            detail = f"the sides do not run the same ops, as from {watch.other_op!r} (number {at})"
-        if len(outputs) != len(expected):
-            counts = f"{len(outputs)} tensors instead of {len(expected)}"
-            return Finding("output", "count", detail=f"{self.second.label} returns {counts}")
-        for number, (tensor, value) in enumerate(zip(outputs, expected)):
-            found = difference(value_of(tensor), value, self.tolerances)
+            detail = (
+                f"the sides do not run the same ops, as from {watch.other_op!r} (number "
+                f"{watch.other_number})"
+            )
+        label = self.second.label
+        if actual.tensors != expected.tensors:
+            counts = f"{actual.tensors} tensors instead of {expected.tensors}"
+            return Finding("output", "count", detail=f"{label} returns {counts}")
+        if actual.paths != expected.paths:
+            what = f"{label} returns {actual.structure()} instead of {expected.structure()}"
+            return Finding("output", "structure", detail=what)
+        for number, pair in enumerate(zip(actual.outputs, expected.outputs)):
+            found = difference(*pair, self.tolerances)
             if found is not None:
                 return Finding("output", str(number), difference=found, detail=detail)
+        for path, value in expected.state.items():
+            if path not in actual.state:
+                return Finding("state", path, detail=f"{label} has none")
+            found = difference(actual.state[path], value, self.tolerances)
+            if found is not None:
+                return Finding("state", path, difference=found, detail=detail)
+        for path in actual.state:
+            if path not in expected.state:
+                return Finding("state", path, detail=f"{self.first.label} has none")
         return None
 
     def gradient_finding(self, given: Given, expected: dict[str, Value]) -> Finding | None:
@@ -390,6 +500,24 @@ class _Comparison:
             if found is not None:
                 return Finding("gradient", name, difference=found)
         return None
+
+
+class _Observed:
+    """What a side returned, and what its inputs are after the call."""
+
+    def __init__(self, result: Any, given: Given):
+        found = list(parts(result))
+        self.paths = [path for path, _ in found]
+        self.parts = [part for _, part in found]
+        self.outputs: list[Value | Plain | None] = [observed(part) for part in self.parts]
+        self.tensors = sum(isinstance(part, pb.Tensor) for part in self.parts)
+        self.state = {path: observed(part) for path, part in given.state().items()}
+        self.gradients: dict[str, Value] = {}
+
+    def structure(self) -> str:
+        """Return the paths and kinds of what was returned."""
+        kinds = (f"result{path}: {type(x).__name__}" for path, x in zip(self.paths, self.parts))
+        return f"({', '.join(kinds)})"
 
 
 def gradients_of(given: Given) -> dict[str, Value]:
@@ -409,12 +537,15 @@ class _Keep(OpWatch):
         self.results.append([t.detach().clone() for t in tensors_of(result, args)])
         return result
 
+    def handle_function(self, call: Any, args: tuple[Any, ...], kept: Kept) -> None:
+        self.results.append([t.detach().clone() for t in kept.tensors])
+
 
 class _CompiledAlone(Compared):
     """Runs each op a second time, compiled by itself."""
 
     def handle(self, op: Any, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
-        step = self.step_of(op)
+        step = self.step_of(name_of(op, args))
         if step is None or self.found is not None or op.is_inplace or op.is_view:
             return run()
         result = run()
@@ -427,3 +558,6 @@ class _CompiledAlone(Compared):
                 replayed = tensors_in(program(*given))
             self.compare(step._replace(results=[value_of(t) for t in tensors_in(result)]), replayed)
         return result
+
+    def handle_function(self, call: Any, args: tuple[Any, ...], kept: Kept) -> None:
+        self.step_of_function(call)  # only ops are compiled alone

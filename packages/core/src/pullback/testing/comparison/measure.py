@@ -1,8 +1,9 @@
-"""How far two arrays are apart: absolutely, relatively and in units in the last place."""
+"""How far two values are apart: absolutely, relatively and in units in the last place."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +11,17 @@ import numpy as np
 import pullback as pb
 from pullback.testing.compare import default_tolerances
 
+# Values that are the same or not: nothing between.
+PLAIN = (type(None), bool, int, str, bytes, range, slice, type, enum.Enum)
+
 
 class Tolerances(NamedTuple):
     """What a caller allows; None: what fits the dtypes."""
 
     rtol: float | None
     atol: float | None
+    same_dtype: bool = True  # whether two dtypes are a difference
+    coarsest: Any = None  # the dtype that numbers and arrays of a program may have been computed in
 
     def of(self, *dtypes: Any) -> tuple[float, float]:
         """Return (rtol, atol) for values of these dtypes.
@@ -29,15 +35,22 @@ class Tolerances(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A tensor's elements on the host, and its dtype."""
+    """The elements on the host, and the dtype, of a tensor, an array or a number."""
 
-    array: np.ndarray
+    array: np.ndarray  # of zeros for a meta tensor, which has none
     dtype: Any
+    kind: str = "tensor"  # or "meta tensor", "sparse tensor", "array", "number"
+
+
+class Plain(NamedTuple):
+    """A value that is equal to another one or not, such as a string."""
+
+    value: Any
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """How two values differ. Without ``index`` their shapes do, which ``expected`` names."""
+    """How two values differ. Without ``index`` they differ as a whole, in ``what``."""
 
     max_abs_error: float
     max_relative_error: float
@@ -50,10 +63,11 @@ class Difference:
     dtype: str
     rtol: float
     atol: float
+    what: str = "elements"  # or "shape", "dtype", "kind", "value"
 
     def __str__(self) -> str:
         if self.index is None:
-            return f"the shape is {self.actual} instead of {self.expected}"
+            return f"the {self.what} is {self.actual} instead of {self.expected}"
         ulps = "" if self.ulps is None else f", {self.ulps:.4g} ULPs of {self.dtype}"
         return (
             f"{self.mismatched} of {self.elements} elements, the worst at {list(self.index)}: "
@@ -63,15 +77,73 @@ class Difference:
         )
 
 
+def unlike(what: str, expected: Any, actual: Any) -> Difference:
+    """Return the difference of values that are not the same thing."""
+    return Difference(np.inf, np.inf, None, None, expected, actual, 0, 0, "", 0.0, 0.0, what)
+
+
+# ---- values --------------------------------------------------------------------------------------
+
+
 def value_of(tensor: pb.Tensor) -> Value:
-    """Return a copy of a tensor's elements on the host."""
-    plain = tensor.detach().resolve_conj().resolve_neg()
+    """Return a copy of a tensor's elements on the host; of a meta tensor, which has none, zeros."""
+    kind = "sparse tensor" if tensor.is_sparse else "tensor"
+    plain = (tensor.to_dense() if tensor.is_sparse else tensor).detach()
+    if plain.device.type == "meta":
+        zeros = np.broadcast_to(np.zeros((), bool), tuple(plain.shape))
+        return Value(zeros, tensor.dtype, "meta tensor")
+    plain = plain.resolve_conj().resolve_neg()
     if plain.dtype == pb.complex32:  # NumPy has no such dtype
         plain = plain.to(pb.complex64)
-    return Value(np.array(plain.numpy(force=True)), tensor.dtype)
+    return Value(np.array(plain.numpy(force=True)), tensor.dtype, kind)
 
 
-def difference(actual: Value, expected: Value, tolerances: Tolerances) -> Difference | None:
+def observed(value: Any) -> Value | Plain | None:
+    """Return what is compared of a value that is no container; None for an unknown kind.
+
+    >>> observed("a"), observed(object())
+    (Plain(value='a'), None)
+    """
+    if isinstance(value, pb.nn.UninitializedParameter | pb.nn.UninitializedBuffer):
+        return Plain("no elements yet")
+    if isinstance(value, pb.Tensor):
+        return value_of(value)
+    if isinstance(value, np.ndarray | np.generic):
+        dtype = getattr(pb, value.dtype.name, None)
+        if isinstance(dtype, pb.dtype):
+            return Value(np.array(value), dtype, "array")
+        known = value.dtype.kind in "SUmM"  # texts and times
+        return Plain((value.dtype.name, value.tolist())) if known else None
+    if isinstance(value, PLAIN):
+        return Plain(value)
+    if isinstance(value, float | complex):
+        dtype = pb.float64 if isinstance(value, float) else pb.complex128
+        return Value(np.array(value), dtype, "number")
+    return None
+
+
+def shown(value: Value | Plain | None) -> str:
+    """Return a few words for a value."""
+    if isinstance(value, Plain):
+        return repr(value.value)
+    if value is None:
+        return "something that cannot be compared"
+    return repr(value.array.item()) if value.kind == "number" else f"a {value.kind}"
+
+
+def coarsest(values: Any) -> Any:
+    """Return the floating-point dtype among values that has the fewest digits, or the default."""
+    dtypes = {value.dtype for value in values if isinstance(value, Value)}
+    found = [dtype for dtype in dtypes if dtype.is_floating_point or dtype.is_complex]
+    return min(found, key=_precision, default=pb.get_default_dtype())
+
+
+# ---- differences ---------------------------------------------------------------------------------
+
+
+def difference(
+    actual: Value | Plain | None, expected: Value | Plain | None, tolerances: Tolerances
+) -> Difference | None:
     """Return how two values differ by more than is allowed, or None; NaN equals NaN.
 
     >>> import numpy, pullback
@@ -80,13 +152,33 @@ def difference(actual: Value, expected: Value, tolerances: Tolerances) -> Differ
     >>> found.index, found.max_abs_error, found.expected
     ((1,), 0.5, 2.5)
     """
-    dtype = min(actual.dtype, expected.dtype, key=_precision)
-    rtol, atol = tolerances.of(actual.dtype, expected.dtype)
+    if not (isinstance(actual, Value) and isinstance(expected, Value)):
+        same = type(actual) is type(expected) and (
+            not (isinstance(actual, Plain) and isinstance(expected, Plain))
+            or (type(actual.value) is type(expected.value) and actual.value == expected.value)
+        )
+        return None if same else unlike("value", shown(expected), shown(actual))
+    if actual.kind != expected.kind:
+        return unlike("kind", expected.kind, actual.kind)
     if actual.array.shape != expected.array.shape:
-        shapes = expected.array.shape, actual.array.shape
-        return Difference(np.inf, np.inf, None, None, *shapes, 0, 0, dtype.name, rtol, atol)
+        return unlike("shape", expected.array.shape, actual.array.shape)
+    if tolerances.same_dtype and actual.dtype != expected.dtype:
+        return unlike("dtype", expected.dtype.name, actual.dtype.name)
+    if actual.kind == "meta tensor":
+        return None
+    return _of_elements(actual, expected, tolerances)
+
+
+def _of_elements(actual: Value, expected: Value, tolerances: Tolerances) -> Difference | None:
+    """Return how the elements of two values of one shape differ."""
+    dtypes = [actual.dtype, expected.dtype]
+    if actual.kind in ("number", "array") and min(map(_precision, dtypes)) < np.inf:
+        dtypes.append(tolerances.coarsest or pb.get_default_dtype())
+    dtype = min(dtypes, key=_precision)
+    rtol, atol = tolerances.of(*dtypes)
     left, right = _wide(actual.array), _wide(expected.array)
-    if left.dtype.kind in "iu" and rtol == atol == 0:  # exactly: float64 has 53 bits
+    is_exact = left.dtype.kind in "iu" and rtol == atol == 0  # float64 has 53 bits
+    if is_exact or left.dtype.kind == right.dtype.kind == "b":  # True is not close to False
         wrong = left != right
     else:
         wrong = ~np.isclose(left, right, rtol=rtol, atol=atol, equal_nan=True)
@@ -96,6 +188,7 @@ def difference(actual: Value, expected: Value, tolerances: Tolerances) -> Differ
         error = np.abs(np.subtract(left, right, dtype=np.result_type(left, right, np.float64)))
         error = np.where(np.isnan(error) & wrong, np.inf, error)
         relative = np.where(error == 0, 0, error / np.abs(right))
+        relative = np.where(np.isnan(relative), np.inf, relative)  # of infinities and NaN
         excess = np.where(
             wrong, np.where(np.isinf(error), np.inf, error / (atol + rtol * np.abs(right))), -1
         )

@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 import io
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,13 +17,16 @@ import numpy as np
 import pullback as pb
 from pullback.func._tree import leaves, tree_map
 from pullback.testing.comparison.measure import Tolerances, Value, value_of
-from pullback.testing.comparison.sides import Side
+from pullback.testing.comparison.sides import Seeds, Side
 from pullback.testing.comparison.watch import Snapshot
 
 LITERAL = 64  # elements of a tensor that are written as numbers
 SEEDS = 3  # that are tried for larger tensors
 
-PROGRAM = '''"""{title} computes something else on {second} than on {first}."""
+UNVERIFIED = (
+    "Unverified: it ran once before it was shown, on equal inputs, and did not show a difference."
+)
+PROGRAM = '''"""{title} {does} {second} than on {first}."""
 
 {imports}
 
@@ -70,6 +74,8 @@ def _kept(leaf: Any) -> Any:
         return Position(leaf.initial_seed(), leaf.get_offset())
     if not isinstance(leaf, pb.Tensor):
         return leaf
+    if leaf.is_sparse or leaf.device.type == "meta":
+        return Kept(value_of(leaf), tuple(leaf.shape), None, False)
     plain = leaf.detach().resolve_conj().resolve_neg()
     shape, strides = tuple(plain.shape), tuple(plain.stride())
     if plain.is_contiguous() or 0 in shape or min(strides, default=0) < 0:
@@ -80,7 +86,7 @@ def _kept(leaf: Any) -> Any:
 
 
 def _flat(value: Value) -> Value:
-    return Value(value.array.reshape(-1), value.dtype)
+    return value._replace(array=value.array.reshape(-1))
 
 
 class OpProgram:
@@ -91,9 +97,13 @@ class OpProgram:
         self.tolerances = tolerances
         self.snapshot = Snapshot(number, kept)
         self.gradients: list[Value | None] = []
+        self.overwrites = False  # its inputs, and that is what the program shows
 
     def text(self) -> str:
-        """Return the program; large inputs are drawn from a seed if that shows the difference."""
+        """Return the program; large inputs are drawn from a seed if that shows the difference.
+
+        It runs once before: one that shows no difference here says so in its first lines.
+        """
         tensors = [leaf for leaf in leaves(self.snapshot.args) if isinstance(leaf, Kept)]
         large = [tensor.flat for tensor in tensors if tensor.flat.array.size > LITERAL]
         large += [g for g in self.gradients if g is not None and g.array.size > LITERAL]
@@ -102,7 +112,8 @@ class OpProgram:
                 text = self.written(seed)
                 if _fails(text):
                     return text
-        return self.written(None)
+        text = self.written(None)
+        return text if _fails(text) else text.replace('."""', f'.\n\n{UNVERIFIED}\n"""', 1)
 
     def written(self, seed: int | None) -> str:
         """Return the program with large inputs drawn from a seed, or without one as saved."""
@@ -122,6 +133,7 @@ class OpProgram:
         rtol, atol = self.tolerances.of(*writer.dtypes)
         return PROGRAM.format(
             title=self.title(),
+            does="leaves other inputs on" if self.overwrites else "computes something else on",
             first=self.first.label,
             second=self.second.label,
             imports=_imports(text),
@@ -139,7 +151,7 @@ class OpProgram:
 
     def body(self, writer: _Writer, call: str) -> list[str]:
         """Return the lines that follow those of the tensors."""
-        if self.snapshot.returns_none:  # it writes lists
+        if self.snapshot.returns_none or self.overwrites:  # it writes lists, or its inputs
             return [call, f"return {', '.join(writer.tensors)}"]
         return [f"return {call}"]
 
@@ -208,8 +220,10 @@ class _Writer:
 
     def tensor(self, tensor: Kept) -> str:
         """Return the expression that makes a tensor."""
-        array, dtype = tensor.flat
+        array, dtype, kind_of_tensor = tensor.flat
         self.dtypes.append(dtype)
+        if kind_of_tensor == "meta tensor":
+            return f'pb.empty({tensor.shape}, dtype=pb.{dtype.name}, device="meta")'
         kind = f"pb.{dtype.name}"
         if self.first.dtype is not None and dtype == self.first.dtype:
             kind = "dtype"
@@ -320,11 +334,20 @@ def compiled_op(op: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
 
 def _fails(text: str) -> bool:
     """Run a program; returns whether it ends with the difference that it is to show."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        try:
+    seeds = Seeds()
+    try:
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            warnings.catch_warnings(),
+            pb.inference_mode(False),
+            pb.enable_grad(),
+        ):
+            warnings.simplefilter("ignore")
             exec(compile(text, "<reproducer>", "exec"), {"__name__": "reproducer"})
-        except AssertionError:
-            return True
-        except Exception:
-            return False
+    except AssertionError:
+        return True
+    except Exception:
+        return False
+    finally:
+        seeds.restore()
     return False

@@ -14,9 +14,10 @@ from pullback.testing.comparison.measure import Difference
 class Finding:
     """The first op or node whose result differs, or a result that differs as a whole.
 
-    ``kind`` is "op", "node", "argument" (of an op; no op made it, as with random numbers),
-    "output", "gradient" (of a leaf) or "other op" (the sides run other ops). ``name`` is the op's
-    or node's name, or where the value is in the result. ``with_equal_inputs``: True, it differs
+    ``kind`` is "op" (also the forward of a custom Function), "node", "argument" (of an op; no op
+    made it, as with random numbers), "output", "state" (an input, or a parameter or buffer, after
+    the call) or "gradient" (of a leaf). ``name`` is the op's or node's name, or where the value
+    is: its number in the result, or a path. ``with_equal_inputs``: True, it differs
     even where it gets the reference's inputs, so the error is made here; False, the error was
     carried in, for no op differs by itself; None, this is not known.
     ``number`` counts ops and nodes from 0 in the order that they are recorded. The difference's
@@ -55,6 +56,10 @@ class Finding:
 
     def headline(self) -> str:
         """Return what differs in a few words."""
+        if self.kind == "state":
+            return f"{self.name} differs after the call"
+        if self.what.startswith("overwrote"):
+            return f"{self.name} {self.what}"
         why = {True: " with equal inputs", False: ", an error that was carried in", None: ""}
         subject = (
             f"{self.kind} {self.name}" if self.kind in ("node", "output", "gradient") else self.name
@@ -69,6 +74,8 @@ class Finding:
         lines = [f"{where}{number}{': ' + self.what if self.what else ''}"]
         if self.kind == "argument":
             lines = [f"{self.what}, which no op made"]
+        if self.kind == "state":
+            lines = [f"{self.name} after the call"]
         if self.arguments and self.kind != "op":
             lines.append(f"of {self.arguments}")
         if self.line:
@@ -162,8 +169,16 @@ class BackendComparison:
         It shows the op of ``forward``, else the node of ``backward``. Inputs are numbers in the
         text where there are at most 64 of them; else random numbers of a seed, if these show it
         too; else a saved tensor as text.
-        Raises: RuntimeError when no single op or node differs with equal inputs.
+        It has run once: its first lines say if it shows no difference here.
+        Raises: RuntimeError when no single op or node differs with equal inputs, or when that is a
+        custom Function's.
         """
+        finding = self.forward or self.backward
+        if self._program is None and finding is not None and finding.with_equal_inputs:
+            raise RuntimeError(
+                f"reproducer(): no program is written for a custom Function by itself, but "
+                f"{self.verdict()}"
+            )
         if self._program is None:
             raise RuntimeError(
                 "reproducer(): expected an op or node that differs with equal inputs, but "
