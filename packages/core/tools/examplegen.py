@@ -118,6 +118,23 @@ BY_HAND["native_batch_norm"] = [
     "x = pullback.tensor([[1.0], [3.0]])",
     "pullback.native_batch_norm(x, None, None, None, None, True, 0.1, 0.0)[0]",
 ]
+LEFT = "x = pullback.tensor([[1.0, 2.0], [3.0, 4.0]])"
+VECTOR = "vec = pullback.tensor([1.0, -1.0])"
+BY_HAND["mm"] = [LEFT, "mat2 = pullback.tensor([[5.0], [6.0]])", "pullback.mm(x, mat2)"]
+BY_HAND["addmm"] = [LEFT, "pullback.addmm(pullback.ones(2), x, x, alpha=2)"]
+BY_HAND["addmv"] = [LEFT, VECTOR, "pullback.addmv(pullback.tensor([10.0, 20.0]), x, vec)"]
+BY_HAND["matmul"] = [LEFT, VECTOR, "pullback.matmul(x, vec)"]
+BY_HAND["bmm"] = [
+    "x = pullback.arange(4.0).reshape(2, 1, 2)",
+    "mat2 = pullback.arange(8.0).reshape(2, 2, 2)",
+    "pullback.bmm(x, mat2)",
+]
+BY_HAND["baddbmm"] = [*BY_HAND["bmm"][:2], "pullback.baddbmm(pullback.ones(2), x, mat2, beta=3)"]
+for name, part in (
+    *(("bartlett", ""), ("hamming", ""), ("hann", "")),
+    *(("blackman", "[1:]"), ("kaiser", "[1:]")),
+):
+    BY_HAND[f"{name}_window"] = [f"pullback.{name}_window(4){part}"]
 for ending in ("", "_with_indices"):
     name = f"fractional_max_pool2d{ending}"
     BY_HAND[name] = [IMAGES, f"pullback.nn.functional.{name}(x, 2, (4, 4))[0].shape"]
