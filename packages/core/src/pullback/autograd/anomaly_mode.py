@@ -20,23 +20,35 @@ def _source_line():
     return f'File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}'
 
 
+_shown: dict = {}  # the texts of frames by file, line and function
+
+
 def _stack():
     """Return the stack of the user's running code as ``traceback.format_stack`` does, but faster.
 
     That asks the file system of each file whether it has changed.
     """
-    import linecache  # only needed in this mode
-
     lines = []
     frame = user_frame()
     while frame is not None:
-        code, number = frame.f_code, frame.f_lineno
-        source = linecache.getline(code.co_filename, number, frame.f_globals).strip()
-        line = f'  File "{code.co_filename}", line {number}, in {code.co_name}\n'
-        lines.append(f"{line}    {source}\n" if source else line)
+        key = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+        lines.append(_shown.get(key) or _show(key, frame.f_globals))
         frame = frame.f_back
     lines.reverse()
     return lines
+
+
+def _show(key, names):
+    """Return the text of a frame, and keep it."""
+    import linecache  # only needed in this mode
+
+    file, number, function = key
+    source = linecache.getline(file, number, names).strip()
+    text = f'  File "{file}", line {number}, in {function}\n'
+    if len(_shown) > 10_000:
+        _shown.clear()
+    _shown[key] = f"{text}    {source}\n" if source else text
+    return _shown[key]
 
 
 def _note_node(node, parent):

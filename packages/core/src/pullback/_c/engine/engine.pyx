@@ -26,7 +26,7 @@ from pullback.abi cimport PB_EVENT_EVALUATION, pb_event
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.engine.accumulate cimport (
     add_target, find_add_target, release_add_targets, sum_grads)
-from pullback._c.graph.anomaly cimport note_failure, note_freed, note_gradients
+from pullback._c.graph.anomaly cimport note_failure, note_freed, note_gradients, wants_gradients
 from pullback._c.engine.apply_node cimport node_apply
 from pullback._c.engine.grad_utils cimport (
     check_not_in_transform, edge_of_input, edge_of_item, fit_gradient, implicit_seed, is_logged,
@@ -352,7 +352,7 @@ cdef int run_node(GraphTask graph_task, node_task *task) except -1:
                 run_post_accumulate(node)
             if hooked:
                 run_post_hooks(node, grads, results)
-            if process.anomaly and process.anomaly_checks:
+            if process.anomaly and wants_gradients(node):
                 note_gradients(node, grads, results)
             if not graph_task.keep_graph:
                 node_release_saved(node, graph_task.freed)
@@ -392,7 +392,7 @@ cdef add_target *find_add_targets(GraphTask graph_task, pb_node *node,
     cdef pb_edge *edges = node_edges(node)
     cdef node_task *next_task
     cdef uint32_t i
-    if graph_task.create_graph or process.anomaly or thread_state().levels:
+    if graph_task.create_graph or thread_state().levels or wants_gradients(node):
         return NULL
     for i in range(node.nedges):
         targets[i].total = targets[i].leaf = NULL

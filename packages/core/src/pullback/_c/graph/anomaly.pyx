@@ -80,14 +80,19 @@ cdef int note_forward(str name, int nargs, PyObject **args, object result) excep
     return 0
 
 
+cdef bint wants_gradients(pb_node *node) noexcept:
+    """True if the gradients of a node are among those that are checked."""
+    return (process.anomaly and process.anomaly_checks and on_gradients is not None
+            and is_sampled(node.sequence))
+
+
 cdef int note_gradients(pb_node *node, PyObject **grads, PyObject **results) except -1:
     """Notify of the gradients that a node got and returned; None where there is none."""
     cdef uint32_t i
-    if on_gradients is not None and is_sampled(node.sequence):
-        on_gradients(
-            node_object(node),
-            [None if grads[i] == NULL else <object>grads[i] for i in range(node.noutputs)],
-            [None if results[i] == NULL else <object>results[i] for i in range(node.nedges)])
+    on_gradients(
+        node_object(node),
+        [None if grads[i] == NULL else <object>grads[i] for i in range(node.noutputs)],
+        [None if results[i] == NULL else <object>results[i] for i in range(node.nedges)])
     return 0
 
 
