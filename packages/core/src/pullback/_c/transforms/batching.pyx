@@ -6,6 +6,8 @@ an ordinary tensor (or one wrapped at an outer level), which has the history. An
 its batching rule on the batches. The rules are in `_batching.py`.
 """
 
+import threading
+
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
@@ -89,6 +91,9 @@ cdef list tangent_numbers(Tensor tensor):
 cdef Tensor rewrap(Tensor value, Level level):
     """Return the batched tensor of a batch that may be batched at inner levels too."""
     cdef Level inner = batch_level(value)
+    if inner is level:
+        raise RuntimeError("vmap: a result is batched twice: it was made of a tensor of the vmap "
+                           "that differentiates it")
     if inner is None or inner.number < level.number:
         return batched(value, level)
     value = <Tensor>op_named("transpose")(batch_of(value), 0, 1)
@@ -149,6 +154,9 @@ cdef Level innermost_batch(list tensors):
     return found
 
 
+cdef object unwrapped = threading.local()   # its `levels` are those whose batches a pass runs on
+
+
 def gradients_of(list outputs, list seeds, list inputs, bint keep_graph, bint create_graph):
     """Run a pass from ``outputs``, which may be batched, and return the gradients of ``inputs``.
 
@@ -173,9 +181,14 @@ def gradients_of(list outputs, list seeds, list inputs, bint keep_graph, bint cr
     targets = [batched_value(<Tensor>item, level) if is_tensor(item) else None for item in inputs]
     found = [None] * len(inputs)
     if values:
-        found = gradients_of(values, given, [item if target is None else target for item, target
-                                             in zip(inputs, targets)],
-                             keep_graph or len(outside) > 0, create_graph)
+        passes = unwrapped.__dict__.setdefault("levels", [])
+        passes.append(level)
+        try:
+            found = gradients_of(values, given, [item if target is None else target for item,
+                                                 target in zip(inputs, targets)],
+                                 keep_graph or len(outside) > 0, create_graph)
+        finally:
+            passes.pop()
         for i, target in enumerate(targets):
             if found[i] is not None and target is None:
                 raise RuntimeError("vmap: the gradient of a tensor that is the same for the whole "
@@ -282,10 +295,16 @@ def describe(Tensor tensor not None):
 
 
 def open_batches():
-    """Return the numbers of the enabled levels of vmap, from the outermost."""
+    """Return the numbers of the enabled levels of vmap, from the outermost.
+
+    A level whose batches a running backward pass is on is none: its formulas get those batches.
+    """
     cdef pb_state *state = thread_state()
+    cdef Level one
+    left_out = [one.number for one in unwrapped.__dict__.get("levels", ())]
     return [level for level in range(1, state.levels + 1)
-            if not state.disabled_levels >> level & 1 and level_size(level) >= 0]
+            if not state.disabled_levels >> level & 1 and level_size(level) >= 0
+            and level not in left_out]
 
 
 def batch_size(int level):
