@@ -15,7 +15,6 @@ from pullback._c.device.device cimport (
 from pullback._c.device.py_kernel cimport run_callable, run_on_host
 from pullback._c.graph.op cimport Op, all_ops
 from pullback._c.base.errors import is_of_package
-from pullback._c.dispatch.observer import begin_range, end_range
 from pullback.ops.table.primitives import PRIMITIVES
 
 cdef list primitive_names = list(PRIMITIVES)
@@ -24,6 +23,15 @@ cdef dict permitted = {}
 cdef bint warn_always = False
 cdef dict counts = {}           # (op, device) -> [calls, bytes copied]
 cdef dict ops_by_code = {}      # the code of an op's Python function -> the op's name
+cdef object begin_range = None  # notify observers; set by them
+cdef object end_range = None
+
+
+def set_range_events(begin, end):
+    """Install the functions that notify observers of a range."""
+    global begin_range, end_range
+    begin_range = begin
+    end_range = end
 
 
 def set_warn_always(bint always):
@@ -121,7 +129,10 @@ cdef int refuse_or_warn(str op, str primitive, str dtype, str device, frame) exc
     """Raise NotImplementedError where the host is forbidden; else warn, once for a primitive."""
     missing = f"{primitive!r}{'' if op == primitive else f', a part of {op!r},'} " \
               f"has no kernel for '{dtype}' on device {device!r}"
-    if os.environ.get("PULLBACK_FALLBACK") == "error":
+    setting = os.environ.get("PULLBACK_FALLBACK", "")
+    if setting not in ("", "error"):
+        raise ValueError(f"PULLBACK_FALLBACK must be 'error', or unset, not {setting!r}")
+    if setting:
         raise NotImplementedError(
             f"{missing}, and PULLBACK_FALLBACK=error forbids the fallback to the host")
     if warn_always or (device, primitive) not in warned:

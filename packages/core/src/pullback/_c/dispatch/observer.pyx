@@ -16,6 +16,7 @@ from pullback.abi cimport (
     pb_array, pb_event, pb_observer)
 from pullback._c.device.device cimport device_types
 from pullback._c.graph.op cimport OP_COMPOSITE, OP_DIFFERENTIABLE, Op
+from pullback._c.dispatch.fallback import set_range_events
 from pullback._c.dispatch.launch cimport array_fill, set_kernel_events
 from pullback._c.graph.node cimport node_name
 from pullback._c.graph.record cimport needs_grad
@@ -301,3 +302,6 @@ def end_range(uint64_t number):
     >>> pullback.backend.end_range(number)
     """
     end_numbered(number, PB_EVENT_RANGE, -1)
+
+
+set_range_events(begin_range, end_range)
