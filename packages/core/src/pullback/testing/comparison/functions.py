@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import threading
 import types
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from pullback.autograd import function
-
-if TYPE_CHECKING:
-    from pullback.testing.comparison.watch import OpWatch
 
 GENERATED = "GeneratedBackwardFor_"
 
@@ -31,16 +29,35 @@ class FunctionCall:
         self.name = name.removeprefix(GENERATED) if self.is_operator else f"{name}.forward"
 
 
-_open: dict[int, list[OpWatch]] = {}  # the open watches of each thread, the innermost one last
+class Watch(Protocol):
+    """What is called for custom Functions, and receives the ops of their forward."""
+
+    def is_listening(self) -> bool:
+        """Return whether ops are received now."""
+
+    def inside(self) -> AbstractContextManager[None]:
+        """Receive ops within a custom Function, which has disabled the levels outside."""
+
+    def begin_function(self) -> int:
+        """Note that forward begins; return a number for ``leave_function``."""
+
+    def end_function(self, call: FunctionCall, ctx: Any, args: tuple[Any, ...], out: Any) -> None:
+        """Note what forward saved and returned."""
+
+    def leave_function(self, depth: int) -> None:
+        """Note that forward has ended, by an exception too."""
 
 
-def open_watch(watch: OpWatch) -> None:
+_open: dict[int, list[Watch]] = {}  # the open watches of each thread, the innermost one last
+
+
+def open_watch(watch: Watch) -> None:
     """Begin to call a watch for this thread's custom Functions."""
     _open.setdefault(threading.get_ident(), []).append(watch)
     function.forward_runner.run = _run_forward
 
 
-def close_watch(watch: OpWatch) -> None:
+def close_watch(watch: Watch) -> None:
     """End what ``open_watch`` began."""
     watches = _open[threading.get_ident()]
     watches.remove(watch)
