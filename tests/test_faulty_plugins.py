@@ -137,7 +137,7 @@ def test_missing_kernel_with_fallback_forbidden(faulty):
             "import datetime\nkernels['exp'] = ALL, datetime.datetime_CAPI",
             "a kernel capsule must be named 'int (pb_call *)'",
         ),
-        ("1 / 0", "division by zero"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
     ],
 )
 def test_registration(example, write_plugin, run_python, lines, message):

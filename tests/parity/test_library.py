@@ -13,6 +13,8 @@ SIGNATURES = (
     "x: Tensor, y: float = 1.0) -> Tensor",
     "x: Tensor, xs: list[Tensor], z: int | None = None) -> tuple[Tensor, Tensor]",
     "x: Tensor) -> None",
+    "x: Tensor) -> tuple[()]",
+    "x: Tensor) -> tuple[Tensor]",
     "x: Tensor, s: str, b: bool, d: lib.dtype, e: lib.device) -> list[Tensor]",
     "x: Sequence[int], y: Tensor | None = None, *, w: str = 'a') -> int",
     "x: int | float | bool) -> Tensor",
@@ -50,6 +52,8 @@ EXPRESSIONS = (
     "lib.library.define('name', '(Tensor x) -> Tensor')",
     "lib.library.Library('parity', 'OTHER')",
     "lib.library.opcheck(cube, (x.detach(),))",
+    "cube(x.detach(), True).tolist(), cube(x.detach(), lib.tensor(2)).tolist()",
+    "lib.library.define('parity::one', 'Tensor x -> Tensor')",
     "lib.ops.aten.add(x.detach(), 2).tolist()",
 )
 

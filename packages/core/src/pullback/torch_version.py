@@ -41,7 +41,7 @@ def _order(version: str) -> tuple[Any, ...] | None:
 class TorchVersion(str):
     """A version string that is compared as a version: with strings, tuples and versions.
 
-    A string that is no version is compared as a string.
+    A string that is no version is compared as a string, and with nothing else.
 
     >>> from pullback.torch_version import TorchVersion
     >>> TorchVersion("1.10.0") > "1.9", TorchVersion("1.10.0") >= (1, 10)
@@ -54,14 +54,15 @@ class TorchVersion(str):
     __hash__ = str.__hash__
 
     def _compare(self, other: Any, name: str) -> Any:
+        given = other
         if isinstance(other, Iterable) and not isinstance(other, str):
             other = ".".join(map(str, other))
         text = str(other) if isinstance(other, str) or hasattr(other, "release") else None
         if text is None:
             return NotImplemented
         mine, its = _order(str(self)), _order(text)
-        if mine is None or its is None:
-            return getattr(super(), name)(text)
+        if mine is None or its is None:  # strings are compared with strings alone, as in torch
+            return getattr(super(), name)(given)
         return getattr(mine, name)(its)
 
     def __eq__(self, other: object) -> Any:

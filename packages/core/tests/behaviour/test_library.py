@@ -213,6 +213,185 @@ def test_schemas_of_annotations():
         library.define("plain", "(Tensor x) -> Tensor")
 
 
+@pytest.mark.parametrize(
+    ("schema", "kind", "text"),
+    [
+        ("Tensor x -> Tensor", ValueError, "expected schema to look like"),
+        ("(Foo x) -> Tensor", RuntimeError, "unknown type specifier 'Foo'"),
+        ("(Tensor x) -> Foo", RuntimeError, "unknown type specifier 'Foo'"),
+        ("(Tensor x=3) -> Tensor", RuntimeError, "the default 3 is no Tensor"),
+        ("(int n=1.5) -> Tensor", RuntimeError, "the default 1.5 is no int"),
+        ("(int[] n=1) -> Tensor", RuntimeError, r"the default 1 is no List\[int\]"),
+        ("(int x=1, int y) -> Tensor", RuntimeError, "Non-default positional argument follows"),
+        ("(str s='a) -> Tensor", RuntimeError, "a ' is missing"),
+    ],
+)
+def test_schemas_that_are_refused(schema, kind, text):
+    with pytest.raises(kind, match=text):
+        library.define("tests::refused", schema)
+    assert not hasattr(pb.ops.tests, "refused")
+
+
+def test_a_name_that_torch_refuses_is_refused_and_leaves_the_old_operator(sine):
+    with pytest.raises(RuntimeError, match="'a-b' is no name of a namespace"):
+        library.define("a-b::c", "(Tensor x) -> Tensor")
+    with pytest.raises(RuntimeError, match="unknown type specifier"):
+        library.custom_op("tests::sine", abs, mutates_args=(), schema="(Foo x) -> Tensor")
+    assert pb.ops.tests.sine(pb.zeros(1)).tolist() == [0.0]
+
+
+def test_defaults_and_results_of_schemas():
+    seen = []
+    library.define(
+        "tests::kept", "(Tensor x, int[2] n=1, *, str s='a,b (c', float[] y=[1, 2]) -> ()"
+    )
+    library.impl("tests::kept", "default", lambda x, n, s, y: seen.append((n, s, y)))
+    pb.ops.tests.kept(pb.ones(1))
+    pb.ops.tests.kept(pb.ones(1), 3, s="d")
+    assert seen == [([1, 1], "a,b (c", [1.0, 2.0]), ([3, 3], "d", [1.0, 2.0])]
+
+    def nothing(x: Tensor) -> tuple[()]: ...
+    def single(x: Tensor) -> tuple[Tensor]:
+        return (x * 2,)
+
+    assert library.infer_schema(nothing, mutates_args=()) == "(Tensor x) -> ()"
+    made = library.custom_op("tests::single", single, mutates_args=())
+    assert made._opoverload._schema.text == "tests::single(Tensor x) -> ((Tensor))"
+    assert [t.tolist() for t in made(pb.ones(1))] == [[2.0]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("int", np.int64(3), 3),
+        ("int", True, 1),
+        ("int", pb.tensor(3), 3),
+        ("int", 2.5, None),
+        ("int", np.float64(2.0), None),
+        ("int", pb.tensor([1, 2]), None),
+        ("float", np.float32(0.5), 0.5),
+        ("float", pb.tensor(2.0), 2.0),
+        ("float", False, 0.0),
+        ("float", 1j, None),
+        ("bool", np.bool_(True), True),
+        ("bool", "yes", None),
+        ("int[]", [np.int64(1), True, pb.tensor(2)], [1, 1, 2]),
+        ("int[]", np.array([1, 2]), [1, 2]),
+        ("int[]", [1.5], None),
+        ("Device", "cpu", pb.device("cpu")),
+        ("Scalar", pb.tensor(2.0), None),
+    ],
+)
+def test_numbers_of_other_libraries(kind, value, expected):
+    seen = []
+    scope = library.Library("tests_numbers", "FRAGMENT")
+    scope.define(f"kept(Tensor x, {kind} v) -> ()")
+    scope.impl("kept", lambda x, v: seen.append(v), "CompositeExplicitAutograd")
+    try:
+        if expected is None:
+            with pytest.raises(RuntimeError, match="tests_numbers::kept"):
+                pb.ops.tests_numbers.kept(pb.ones(1), value)
+        else:
+            pb.ops.tests_numbers.kept(pb.ones(1), value)
+            assert seen == [expected] and type(seen[0]) is type(expected)
+    finally:
+        scope._destroy()
+
+
+@pytest.mark.parametrize(
+    ("returns", "result", "text"),
+    [
+        ("Tensor", lambda x: (x * 1, x * 2), "returned tuple of Tensor, Tensor, expected Tensor"),
+        ("Tensor", lambda x: None, "returned NoneType, expected Tensor"),
+        ("Tensor", lambda x: x.numpy(), "returned ndarray, expected Tensor"),
+        ("float", lambda x: "text", "returned str, expected float"),
+        ("(Tensor, Tensor)", lambda x: x * 1, "returned Tensor, expected Tensor, Tensor"),
+        ("(Tensor, int)", lambda x: (x * 1, "a"), "returned tuple of Tensor, str, expected Tenso"),
+        ("Tensor[]", lambda x: x * 1, r"returned Tensor, expected List\[Tensor\]"),
+        ("()", lambda x: x * 1, "returned Tensor, expected None"),
+    ],
+)
+def test_results_of_another_type_name_the_operator(returns, result, text):
+    made = library.custom_op(
+        "tests::wrong", result, mutates_args=(), schema=f"(Tensor x) -> {returns}"
+    )
+    with pytest.raises(RuntimeError, match=f"tests::wrong: the kernel {text}"):
+        made(pb.ones(2))
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "function", "size", "text"),
+    [
+        ("(Tensor x) -> Tensor", lambda x: x * 2, 0, "does not support vmap over dims of size 0"),
+        ("(Tensor x) -> int", lambda x: 3, 2, "could not generate a fallback"),
+        ("(Tensor(a!) x) -> ()", lambda x: x.add_(1), 2, "doesn't work on out= or view ops"),
+    ],
+)
+def test_batches_that_need_a_rule_say_so(schema, function, size, text):
+    made = library.custom_op("tests::ruleless", function, mutates_args=(), schema=schema)
+    with pytest.raises(RuntimeError, match=f"not implemented for tests::ruleless; .*{text}"):
+        pb.vmap(made, out_dims=None)(pb.ones(size, 3))
+
+
+@pytest.mark.parametrize("found", [lambda x: x, lambda x: (x, x), lambda x: (x, 0, 0)])
+def test_a_rule_without_dims_is_named(sine, found):
+    sine.register_vmap(lambda info, in_dims, x: found(x))
+    with pytest.raises(
+        RuntimeError, match=r"tests.sine.default: Expected the vmap staticmethod to"
+    ):
+        pb.vmap(sine)(pb.ones(2, 3))
+
+
+def test_an_operator_that_writes_runs_by_its_rule():
+    def grow(x: Tensor) -> None:
+        x.add_(1)
+
+    made = library.custom_op("tests::grow", grow, mutates_args={"x"})
+    made.register_vmap(lambda info, in_dims, x: (made(x), None))
+    x = pb.zeros(2, 3)
+    pb.vmap(lambda row: (made(row), row)[1])(x)
+    assert x.tolist() == [[1.0] * 3] * 2
+
+
+# -- opcheck ---------------------------------------------------------------------------------------
+
+
+def test_opcheck_sees_writes_beside_a_nan():
+    def lies(x: Tensor) -> Tensor:
+        x[0] = 5
+        return x.clone()
+
+    x = pb.tensor([1.0, float("nan")])
+    made = library.custom_op("tests::lies_of_nan", lies, mutates_args=())
+    found = library.opcheck(made, (x,), test_utils="test_schema", raise_exception=False)
+    assert "x is not defined as mutable" in str(found["test_schema"])
+    honest = library.custom_op(
+        "tests::honest", lambda x: x.clone(), mutates_args=(), schema="(Tensor x) -> Tensor"
+    )
+    assert library.opcheck(honest, (x,), test_utils="test_schema") == {"test_schema": "SUCCESS"}
+    with pytest.raises(ValueError, match="invalid test_utils"):
+        library.opcheck(honest, (x,), test_utils="test_nothing")
+
+
+def test_opcheck_of_operators_without_tensors_as_results():
+    def increase(x: Tensor) -> None:
+        x.add_(1)
+
+    def size(x: Tensor) -> int:
+        return x.shape[0]
+
+    made = library.custom_op("tests::increases", increase, mutates_args={"x"})
+    assert set(library.opcheck(made, (pb.ones(2),)).values()) == {"SUCCESS"}
+    assert made(pb.ones(2, device="meta")) is None
+    counted = library.custom_op("tests::counted", size, mutates_args=())
+    counted.register_fake(size)
+    assert counted(pb.ones(2)) == 2
+    assert set(library.opcheck(counted, (pb.ones(2),)).values()) == {"SUCCESS"}
+
+
 def annotated(function, **annotations):
     function.__annotations__ = annotations
     return function

@@ -143,8 +143,11 @@ def test_versions_are_compared_with_tuples_and_strings():
     assert hash(version) == hash("1.10.0") and {"1.10.0": 3}[version] == 3
     assert isinstance(pb.__version__, TorchVersion) and pb.version.torch >= (2, 13)
     assert pickle.loads(pickle.dumps(version)) == version and version != 3
-    with pytest.raises(TypeError, match="not supported between instances"):
-        version < 3  # noqa: B015
+    nightly = TorchVersion("nightly")
+    assert nightly > "1.10" and nightly != (1, 10) and version != {"a": 1}
+    for one, other in ((version, 3), (version, {"a": 1}), (version, ()), (nightly, (2,))):
+        with pytest.raises(TypeError, match="not supported between instances"):
+            one < other  # noqa: B015
 
 
 # -- settings and processes ------------------------------------------------------------------------

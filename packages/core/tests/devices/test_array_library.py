@@ -1,5 +1,7 @@
 """A device of an array library: NumPy, and one that has only what the standard says."""
 
+import functools
+import operator
 import sys
 import types
 
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback.backend import masks
 from pullback.backend.array_library import ArrayLibrary, functions_of
 from pullback.ops import ENTRIES
 from pullback.ops.table.primitives import PRIMITIVES
@@ -85,3 +88,57 @@ def test_a_library_that_is_not_there():
             ArrayLibrary("half_a_library")
     finally:
         del sys.modules["half_a_library"]
+
+
+# -- what kernel() makes of functions --------------------------------------------------------------
+
+GIVEN = {}  # the function that a kernel calls
+
+
+@pytest.fixture(scope="module")
+def made():
+    """A device whose kernels call what a test gives, and functions without code of Python."""
+    from library_device import load
+
+    library = ArrayLibrary("numpy")
+
+    def register(table):
+        library.register(table)
+        table.add("exp", masks.F32, library.kernel(lambda x: GIVEN["result"](x)))
+        table.add("sin", masks.F32, library.kernel(np.sin))
+        table.add("cos", masks.F32, library.kernel(functools.partial(np.add, 1)))
+        table.add("mul", masks.F32, library.kernel(operator.mul))
+
+    return load("ofgiven", library, register)
+
+
+def test_kernels_of_functions_of_any_kind(made):
+    x = pb.tensor([1.0, 2.0], device=made)
+    assert x.sin().tolist() == np.sin(np.float32([1, 2])).tolist()
+    assert x.cos().tolist() == [2.0, 3.0]
+    assert (x * x).tolist() == [1.0, 4.0]
+    with pytest.raises(TypeError, match="takes a function of arrays, got int"):
+        ArrayLibrary("numpy").kernel(3)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda x: x[:1], r"it returned shape \(1,\) for an output of shape \(3,\)"),
+        (lambda x: np.ones((2, 3)), r"it returned shape \(2, 3\) for an output of shape \(3,\)"),
+        (lambda x: x.astype(np.int32), "it returned int32 for an output of float32"),
+        (lambda x: x > 0, "it returned bool for an output of float32"),
+        (lambda x: x + 1j, "it returned complex64 for an output of float32"),
+        (lambda x: None, "it returned NoneType"),
+        (lambda x: x.tolist(), "it returned list"),
+    ],
+)
+def test_a_result_that_does_not_fit_is_refused(made, result, message):
+    GIVEN["result"] = result
+    with pytest.raises(RuntimeError, match=f"the kernel 'exp' of the backend 'ofgiven'.*{message}"):
+        pb.ones(3, device=made).exp()
+
+
+def test_a_result_of_another_width_is_cast(made):
+    GIVEN["result"] = lambda x: x.astype(np.float64) * 2
+    assert pb.ones(3, device=made).exp().tolist() == [2.0, 2.0, 2.0]

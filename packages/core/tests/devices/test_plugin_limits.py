@@ -220,6 +220,18 @@ def test_devices_that_are_not_there_get_one_line(capsys):
         assert shown.count("\n") == 1
 
 
+def test_the_doctor_has_nothing_to_examine_of_meta(capsys):
+    assert command.main(["doctor", "meta"]) == 1
+    assert "the device 'meta' has no memory and no kernels" in capsys.readouterr().err
+
+
+def test_the_doctor_counts_what_every_device_needs_apart(quick, capsys):
+    command.main(["doctor", "narrow"])
+    shown = capsys.readouterr().out
+    assert "  45 required of every device: kernel" in shown
+    assert "  38 required, but left to the host by most devices: host 38" in shown
+
+
 def test_findings_of_the_doctor():
     assert str(attempt("part", "what", lambda: "detail")) == "ok    what: detail"
     assert attempt("part", "what", lambda: 1 / 0) == Finding(

@@ -88,7 +88,8 @@ def __getattr__(name):
 def explain(op: str, device: str | None = None) -> str:
     """Return how an op runs on a device: by which kind of kernel, for which dtypes.
 
-    Of a composition: the required primitives that it ends in, and how these run for float32.
+    Of a composition: the required primitives that it ends in, and how these run for float32. The
+    name of one that ``define_primitive`` or ``pullback.library`` made has its namespace.
 
     Raises: AttributeError for unknown ops; RuntimeError for devices that cannot be used.
 
@@ -101,9 +102,13 @@ def explain(op: str, device: str | None = None) -> str:
     from pullback._c.graph.op import op_by_name
     from pullback.ops import ENTRIES
 
-    found = op_by_name(op)
     where = pullback.device(device or pullback.get_default_device())
     kind = where.type
+    if "::" in op:
+        text = importlib.import_module("pullback.backend.own_primitives").explain_operator(op, kind)
+        if text is not None:
+            return text
+    found = op_by_name(op)
     primitive = found.entry.kernel
     if primitive is None:
         from pullback.backend.doctor.primitives import primitives_of

@@ -7,6 +7,7 @@ strides and dtype, which the library makes of the structs of dlpack.h, dmlc/dlpa
 from __future__ import annotations
 
 import ctypes
+import inspect
 import math
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ import numpy as np
 
 from pullback._c.base.dtype import ALL as ALL_DTYPES
 from pullback.backend import masks
+from pullback.backend.results import misfit
 from pullback.ops.table.primitives import PRIMITIVES
 
 __all__ = ["ArrayLibrary"]
@@ -200,8 +202,16 @@ class ArrayLibrary:
         table.add("copy", self.dtypes, self.cast)
 
     def kernel(self, function: Any) -> Any:
-        """Return a kernel that stores a function's result; ``shape`` is that of the output."""
-        shaped = "shape" in function.__code__.co_varnames[: function.__code__.co_argcount]
+        """Return a kernel that stores a function's result; ``shape`` is that of the output.
+
+        The result has that shape, and a dtype of the output's kind: what else it is raises.
+        """
+        if not callable(function):
+            raise TypeError(f"kernel() takes a function of arrays, got {type(function).__name__}")
+        try:
+            shaped = "shape" in inspect.signature(function).parameters
+        except (TypeError, ValueError):  # of functions in C, which say nothing of themselves
+            shaped = False
 
         @quietly
         def run(out, *inputs, **params):
@@ -212,9 +222,21 @@ class ArrayLibrary:
         return run
 
     def store(self, out: Any, value: Any) -> None:
-        """Write values into an operand, cast to its dtype."""
+        """Write a kernel's result into an operand of its shape, with a dtype of its kind.
+
+        Raises: TypeError for something else: a number, another shape, floats for integers.
+        """
         target = self.view(out)
-        target[...] = self.xp.astype(value, target.dtype, copy=False)
+        wrong = misfit(value, target.shape, target.dtype)
+        if wrong is not None:
+            raise TypeError(wrong)
+        self.put(target, value)
+
+    def put(self, target: Any, value: Any) -> None:
+        """Write values into an array, cast to its dtype."""
+        if value.dtype != target.dtype:
+            value = self.xp.astype(self.xp.asarray(value), target.dtype, copy=False)
+        target[...] = value
 
     @quietly
     def cast(self, out: Any, operand: Any) -> None:
@@ -231,7 +253,7 @@ class ArrayLibrary:
         if out.dtype in HALVES:
             half = np.float16 if out.dtype == "float16" else ml_dtypes.bfloat16
             value = xp.asarray(self.to_host(value).astype(half).view(np.uint16))
-        self.store(out, value)
+        self.put(self.view(out), value)
 
 
 def functions_of(xp: Any) -> list[tuple[str, int, Any]]:

@@ -251,8 +251,9 @@ def load(name: str) -> None:
         except Exception as error:
             if manager.is_registered(plugin):
                 manager.unregister(plugin)
+            kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
             raise RuntimeError(
-                f"the plugin of device {name!r} cannot be used: {error}{_way_out(name)}"
+                f"the plugin of device {name!r} cannot be used: {kind}{error}{_way_out(name)}"
             ) from error
         _loaded.add(name)
 

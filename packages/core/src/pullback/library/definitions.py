@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from typing import Any
 
 from pullback.library.operators import OpOverload, caller, define_operator, find, forget_operator
@@ -74,10 +75,10 @@ class CustomOpDef:
     def __init__(self, qualname: str, schema: str, function: Any, device_types: Any):
         self._qualname = qualname
         owner, _colons, name = qualname.partition("::")
-        old = find(qualname)
+        parsed, old = parse_schema(owner, name + schema), find(qualname)
         if old is not None:
             forget_operator(old)
-        self._opoverload = define_operator(parse_schema(owner, name + schema))
+        self._opoverload = define_operator(parsed)
         self._opoverload.checks_aliases = True
         self._opoverload.label = getattr(function, "__module__", "")
         self._init_fn = function
@@ -352,7 +353,8 @@ class Library:
 def define(qualname, schema, *, lib=None, tags=()):
     """Define an operator ``"namespace::name"`` by its schema, ``"(Tensor x) -> Tensor"``.
 
-    Raises: ValueError for a name without a namespace.
+    Raises: ValueError for a name without a namespace, or a schema of another form; RuntimeError
+    for one with unknown types or defaults that do not fit, or an operator that is there already.
 
     >>> import pullback
     >>> pullback.library.define("shop::keep", "(Tensor x) -> Tensor")
@@ -365,6 +367,11 @@ def define(qualname, schema, *, lib=None, tags=()):
             f"{type(qualname)}"
         )
     owner, _colons, name = _check_name(qualname).partition("::")
+    if not re.match(r"\s*\(.*\)\s*->", schema, re.S):
+        raise ValueError(
+            f'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> '
+            f'Tensor" but got "{schema}"'
+        )
     library = Library(owner, "FRAGMENT") if lib is None else lib
     library.define(name + schema, tags=tags)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pullback as pb
 from pullback import Tensor
-from pullback.autograd.function import Function
+from pullback.autograd.function import Function, batching
 from pullback.backend import begin_range, end_range
-from pullback.library.schema import Schema, bind
+from pullback.library.schema import Schema, bind, check_result
 from pullback.overrides import handle_torch_function, has_torch_function
 
 __all__ = ["OpNamespace", "OpOverload", "OpOverloadPacket", "define_operator", "find", "namespace"]
@@ -37,6 +37,8 @@ class OpOverload:
         self.backward: Any = None
         self.setup_context: Any = None
         self.batching: Any = None
+        self.tangents: Any = None  # the rule of forward mode, and what backward replays
+        self.surroundings: Any = None
         self.function: Any = None  # the Function of the last registration
         self.checks_aliases = False
         self.label = self.name()
@@ -81,7 +83,7 @@ class OpOverload:
     def _run(self, values: list[Any], tensors: list[Tensor]) -> Any:
         composite = self.kernels.get("CompositeImplicitAutograd")
         if composite is not None:
-            return self.call(composite, values)
+            return check_result(self._schema, self.call(composite, values))
         override = self.kernels.get("Autograd")
         active = _running.__dict__.setdefault("operators", [])
         if override is not None and self not in active:
@@ -90,7 +92,7 @@ class OpOverload:
                 return self.call(override, values)
             finally:
                 active.remove(self)
-        if self._schema.is_mutable:
+        if self._schema.is_mutable and not batching.are_batched(tensors):
             result = self.run_kernel(values)
             for argument, value in zip(self._schema.arguments, values):
                 if argument.is_write and value is not None:
@@ -98,8 +100,8 @@ class OpOverload:
             return result
         if self.function is None:
             self.function = make_function(self)
-        flat, places = flattened(values)
-        outputs = self.function.apply(*flat, Places(places))
+        flat, lengths = flattened(values)
+        outputs = self.function.apply(*flat, Places(lengths))
         return list(outputs) if self._schema.returns == ("Tensor[]",) else outputs
 
     def call(self, function: Any, values: list[Any]) -> Any:
@@ -114,17 +116,21 @@ class OpOverload:
     def run_kernel(self, values: list[Any]) -> Any:
         """Run the kernel for the device of the tensors, below autograd."""
         tensors = tensors_of(values)
-        devices = {tensor.device.type for tensor in tensors}
+        devices = [tensor.device.type for tensor in tensors]
         with pb.no_grad():
             if "meta" in devices:
-                return self.call(self._fake(), values)
-            result = self.call(self._kernel(next(iter(devices), "cpu")), values)
+                return check_result(self._schema, self.call(self._fake(), values))
+            other = (device for device in devices if device != "cpu")  # beside numbers on the host
+            kernel = self._kernel(next(other, "cpu"))
+            result = check_result(self._schema, self.call(kernel, values))
         if self.checks_aliases:
             self._check_aliases(tensors, result)
         return result
 
     def _fake(self) -> Any:
         found = self.fake or self.kernels.get("Meta")
+        if found is None and self._schema.is_mutable and not self._schema.returns:
+            return lambda *args, **named: None
         if found is None:
             found = (
                 self.kernels.get("CompositeExplicitAutograd") if not self.checks_aliases else None
@@ -156,7 +162,7 @@ class OpOverload:
 
     def _check_aliases(self, tensors: list[Tensor], result: Any) -> None:
         seen = {tensor.untyped_storage()._cdata for tensor in tensors if not tensor.is_sparse}
-        for tensor in tensors_of([result] if isinstance(result, Tensor) else list(result or ())):
+        for tensor in tensors_of(list(result) if isinstance(result, (list, tuple)) else [result]):
             if tensor.untyped_storage()._cdata in seen:
                 raise RuntimeError(
                     f"{self._opname} (with implementation in {self.label}): The output of this "
@@ -226,11 +232,13 @@ def make_function(operator: OpOverload) -> type[Function]:
     """Return the Function that runs an operator, records it, and runs it on batches."""
 
     def forward(*flat):
+        if operator.surroundings is not None:
+            flat[-1].surroundings = operator.surroundings()
         result = operator.run_kernel(flat[-1].nested(flat[:-1]))
         return tuple(result) if isinstance(result, list) else result
 
     def setup_context(ctx, inputs, output):
-        ctx._places = inputs[-1]
+        ctx._structure = inputs[-1]
         if operator.setup_context is None:
             return
         values = inputs[-1].nested(inputs[:-1])
@@ -259,26 +267,54 @@ def make_function(operator: OpOverload) -> type[Function]:
                 f"(expected {len(wanted)}, got {len(found)})"
             )
         rest = (None,) * (len(operator._schema.arguments) - len(wanted))
-        return (*ctx._places.flat((*found, *rest)), None)
+        return (*ctx._structure.flat((*found, *rest)), None)
 
     def vmap(info, in_dims, *flat):
         places = flat[-1]
         values, dims = places.nested(flat[:-1]), places.nested(in_dims[:-1])
         if operator.batching is not None:
-            return operator.call(
+            found = operator.call(
                 lambda *args, **named: operator.batching(info, tuple(dims), *args, **named), values
             )
+            return _with_dims(operator, found)
         return _each(operator, info.batch_size, places, flat[:-1], in_dims[:-1])
+
+    def jvp(ctx, *tangents):
+        if operator.tangents is None:
+            raise NotImplementedError(f"{operator}: there is no derivative in forward mode")
+        return operator.tangents(ctx, *tangents)
 
     name = f"GeneratedBackwardFor_{operator.namespace}_{operator.__name__.replace('.', '_')}"
     members = {"forward": forward, "setup_context": setup_context}
-    members |= {"backward": backward, "vmap": vmap}
+    members |= {"backward": backward, "vmap": vmap, "jvp": jvp}
     made = type(name, (Function,), {key: staticmethod(value) for key, value in members.items()})
     return made
 
 
+def _with_dims(operator, found):
+    """Return what a rule for batches returned, which is results and the dims of their batches."""
+    if isinstance(found, tuple) and len(found) == 2:
+        dims = found[1] if isinstance(found[1], (tuple, list)) else [found[1]]
+        if all(dim is None or isinstance(dim, int) for dim in dims):
+            return found
+    raise RuntimeError(
+        f"{operator}: Expected the vmap staticmethod to have two returns, an output and out_dims "
+        f"with pytree structure compatible with the output. Got a {type(found)} instead"
+    )
+
+
 def _each(operator, size, places, flat, in_dims):
     """Run an operator on each element of a batch, and stack the results."""
+    reason = None
+    if operator._schema.is_mutable:
+        reason = "the fallback path doesn't work on out= or view ops."
+    elif not {*operator._schema.returns} <= {"Tensor", "Tensor[]", "(Tensor)"}:
+        reason = "We could not generate a fallback."
+    elif not size:
+        reason = "The fallback path does not support vmap over dims of size 0."
+    if reason is not None:
+        name = operator.name()
+        raise RuntimeError(f"Batching rule not implemented for {name}; {reason} Use register_vmap.")
     results = []
     for k in range(size):
         items = [
@@ -287,7 +323,7 @@ def _each(operator, size, places, flat, in_dims):
         results.append(operator.call(operator, places.nested(items)))
     if isinstance(results[0], Tensor):
         return pb.stack(results), 0
-    stacked = tuple(pb.stack(column) for column in zip(*results))
+    stacked = tuple(pb.stack(column) for column in zip(*results, strict=True))
     return stacked, (0,) * len(stacked)
 
 

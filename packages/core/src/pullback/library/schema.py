@@ -11,6 +11,8 @@ import types
 import typing
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import pullback as pb
 
 __all__ = ["Argument", "Schema", "infer_schema", "parse_schema"]
@@ -157,20 +159,18 @@ def _returns_of(signature, failure) -> str:
     annotation = signature.return_annotation
     if annotation is signature.empty:
         raise failure("No return type annotation was provided. Please add one.")
-    if annotation is None:
+    several = typing.get_origin(annotation) is tuple
+    parts = [kind for kind in typing.get_args(annotation) if kind != ()]  # () before Python 3.11
+    if annotation in (None, type(None)) or (several and not parts):
         return "()"
-    if typing.get_origin(annotation) is tuple:
-        found = [_type_of(item) for item in typing.get_args(annotation)]
-    else:
-        found = [_type_of(annotation)]
+    found = list(map(_type_of, parts if several else [annotation]))
     if not all(kind in _RETURNS for kind in found):
         raise failure(
             f"Return has unsupported type {annotation}. The valid types are: "
             f"{', '.join(sorted(_RETURNS))}."
         )
-    if typing.get_origin(annotation) is tuple and len(found) > 1:
-        return f"({', '.join(map(str, found))})"
-    return str(found[0])
+    shown = f"({', '.join(map(str, found))})" if several else str(found[0])
+    return f"({shown})" if several and len(found) == 1 else shown  # as torch shows it
 
 
 # ---- from text -----------------------------------------------------------------------------------
@@ -184,13 +184,18 @@ _CONSTANTS = {"None": None, "True": True, "False": False}
 
 
 def _split(text: str) -> list[str]:
-    """Return the parts between commas that are outside brackets."""
-    parts, depth, start = [], 0, 0
+    """Return the parts between commas that are outside brackets and quotes."""
+    parts, depth, start, quote = [], 0, 0, ""
     for k, character in enumerate(text):
+        if quote or character in "'\"":
+            quote = "" if character == quote else quote or character
+            continue
         depth += (character in "([") - (character in ")]")
         if character == "," and not depth:
             parts.append(text[start:k].strip())
             start = k + 1
+    if quote:
+        raise RuntimeError(f"schema {text!r}: a {quote} is missing")
     return [part for part in (*parts, text[start:].strip()) if part]
 
 
@@ -212,6 +217,31 @@ def _default_of(text: str) -> Any:
         return getattr(pb, text, text)
 
 
+def _known(kind: str, text: str) -> str:
+    """Return a type; raise RuntimeError if there is no such one."""
+    if kind.strip("()[]?0123456789") not in _CLASSES:
+        raise RuntimeError(
+            f"schema {text!r}: unknown type specifier {kind!r}. Common valid schema types include "
+            f"Tensor, SymInt, int, float, bool, Scalar"
+        )
+    return kind
+
+
+def _argument(part: str, keyword: bool, text: str) -> Argument:
+    """Return the argument of a part of a schema."""
+    found = _ARGUMENT.match(part)
+    if found is None:
+        raise RuntimeError(f"schema {text!r}: cannot read the argument {part!r}")
+    kind, default = _known(found["base"] + found["rest"], text), found["default"]
+    value = None if default is None else _default_of(default)
+    if value is not None:
+        value = converted(value, kind)
+        if value is UNFIT:
+            raise RuntimeError(f"schema {text!r}: the default {default} is no {_shown(kind)}")
+    writes = "!" in (found["alias"] or "")
+    return Argument(found["name"], kind, value, default is not None, keyword, writes)
+
+
 def parse_schema(namespace: str, text: str) -> Schema:
     """Return the schema of an operator of a namespace.
 
@@ -220,28 +250,27 @@ def parse_schema(namespace: str, text: str) -> Schema:
     match = _SCHEMA.match(text)
     if match is None or not match[1]:
         raise RuntimeError(f"{text!r} is no schema of the form 'name(Type argument) -> Type'")
-    name, arguments, keywords = match[1].rpartition("::")[2], [], False
+    if not re.fullmatch(r"[A-Za-z_]\w*", namespace):
+        raise RuntimeError(f"{namespace!r} is no name of a namespace: use letters, digits and _")
+    name, keywords = match[1].rpartition("::")[2], False
+    arguments: list[Argument] = []
     for part in _split(match[3]):
         if part == "*":
             keywords = True
             continue
-        found = _ARGUMENT.match(part)
-        if found is None:
-            raise RuntimeError(f"schema {text!r}: cannot read the argument {part!r}")
-        default = found["default"]
-        arguments.append(
-            Argument(
-                found["name"],
-                found["base"] + re.sub(r"\d", "", found["rest"]),
-                None if default is None else _default_of(default),
-                default is not None,
-                keywords,
-                "!" in (found["alias"] or ""),
+        argument = _argument(part, keywords, text)
+        if not (keywords or argument.has_default) and arguments and arguments[-1].has_default:
+            raise RuntimeError(
+                f"schema {text!r}: Non-default positional argument follows default argument. "
+                f"Parameter {argument.name}"
             )
-        )
+        arguments.append(argument)
     returns = match[4].strip()
     inner = returns[1:-1] if returns.startswith("(") else returns
-    kinds = tuple(re.sub(r"\([^)]*\)", "", part).split(" ")[0] for part in _split(inner))
+    kinds = tuple(
+        _known(part if part[0] == "(" else re.sub(r"\([^)]*\)", "", part).split(" ")[0], text)
+        for part in _split(inner)
+    )
     overload = match[2] or ""
     shown = f"{namespace}::{name}{'.' + overload if overload else ''}({match[3]}) -> {returns}"
     return Schema(f"{namespace}::{name}", overload, tuple(arguments), kinds, shown)
@@ -249,38 +278,90 @@ def parse_schema(namespace: str, text: str) -> Schema:
 
 # ---- calls ---------------------------------------------------------------------------------------
 
-_CLASSES = {
+_CLASSES: dict[str, tuple[type, ...]] = {
     "Tensor": (pb.Tensor,),
-    "int": (int,),
-    "SymInt": (int,),
-    "float": (float, int),
-    "bool": (bool,),
     "str": (str,),
     "ScalarType": (pb.dtype,),
-    "Device": (pb.device, str),
     "Scalar": (int, float, bool, complex),
     "number": (int, float, bool, complex),
+    "complex": (int, float, bool, complex),
+    **dict.fromkeys("Any Generator Layout MemoryFormat QScheme Storage Stream".split(), (object,)),
+    **dict.fromkeys(("int", "SymInt", "float", "bool", "Device"), ()),  # see `converted`
 }
+_NUMBERS: dict[str, Any] = {"int": int, "SymInt": int, "float": float, "bool": bool}
+UNFIT = object()  # what stands for a value of another type
 
 
-def _fits(value: Any, kind: str) -> bool:
-    if kind.endswith("?"):
-        return value is None or _fits(value, kind[:-1])
-    if kind.endswith("[]"):
-        return isinstance(value, (list, tuple)) and all(_fits(v, kind[:-2]) for v in value)
-    classes = _CLASSES.get(kind)
-    if classes is None:
-        return True
-    if isinstance(value, bool) and bool not in classes:
-        return False
-    return isinstance(value, classes)
+def _number(value: Any, kind: str) -> Any:
+    """Return a number of Python, NumPy or a tensor with one element, as the type has it."""
+    if isinstance(value, pb.Tensor) and value.numel() == 1 and not value.is_sparse:
+        value = value.detach().item()
+    elif isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
+        value = value.item()
+    whole = kind in ("int", "SymInt")
+    if not isinstance(value, int if whole else (int, float)):
+        return UNFIT
+    return _NUMBERS[kind](value)
+
+
+def converted(value: Any, kind: str) -> Any:
+    """Return a value as an argument or result of a type has it; ``UNFIT`` if it does not fit."""
+    if kind[-1] == "?":
+        return None if value is None else converted(value, kind[:-1])
+    if kind[-1] == "]":
+        base, _, length = kind[:-1].rpartition("[")
+        if length and isinstance(value, int):
+            value = [value] * int(length)
+        flat = isinstance(value, np.ndarray) and value.ndim == 1
+        if not flat and not isinstance(value, (list, tuple, range)):
+            return UNFIT
+        items = [converted(item, base) for item in value]
+        return UNFIT if any(item is UNFIT for item in items) else items
+    if kind[0] == "(":
+        return converted_results(value, tuple(_split(kind[1:-1])))
+    if kind in _NUMBERS:
+        return _number(value, kind)
+    if kind == "Device":
+        return pb.device(value) if isinstance(value, (str, pb.device)) else UNFIT
+    return value if isinstance(value, _CLASSES[kind]) else UNFIT
+
+
+def converted_results(value: Any, kinds: tuple[str, ...]) -> Any:
+    """Return a tuple with a value of each type; ``UNFIT`` if one does not fit."""
+    if not isinstance(value, (list, tuple)) or len(value) != len(kinds):
+        return UNFIT
+    items = tuple(map(converted, value, kinds))
+    return UNFIT if any(item is UNFIT for item in items) else items
+
+
+def check_result(schema: Schema, value: Any) -> Any:
+    """Return what a kernel returned as the schema has it.
+
+    Raises: RuntimeError for results of another number or type.
+    """
+    kinds = schema.returns
+    if len(kinds) == 1:
+        found = converted(value, kinds[0])
+    elif kinds:
+        found = converted_results(value, kinds)
+    else:
+        found = None if value is None else UNFIT
+    if found is UNFIT:
+        shown = type(value).__name__
+        if isinstance(value, (list, tuple)):
+            shown += f" of {', '.join(type(item).__name__ for item in value) or 'nothing'}"
+        wanted = ", ".join(map(_shown, kinds)) or "None"
+        raise RuntimeError(
+            f"{schema.name}: the kernel returned {shown}, expected {wanted}. Declaration: {schema}"
+        )
+    return found
 
 
 def _shown(kind: str) -> str:
     if kind.endswith("?"):
         return f"Optional[{_shown(kind[:-1])}]"
-    if kind.endswith("[]"):
-        return f"List[{_shown(kind[:-2])}]"
+    if kind.endswith("]"):
+        return f"List[{_shown(kind.rpartition('[')[0])}]"
     return {"SymInt": "int", "ScalarType": "int", "Scalar": "number"}.get(kind, kind)
 
 
@@ -308,14 +389,17 @@ def bind(schema: Schema, args: tuple, kwargs: dict) -> list[Any]:
             raise RuntimeError(
                 f"{called} is missing value for argument '{argument.name}'. Declaration: {schema}"
             )
-        if not _fits(value, argument.type):
+        fitting = value
+        if not (argument.has_default and value is argument.default_value):
+            fitting = converted(value, argument.type)
+        if fitting is UNFIT:
             raise RuntimeError(
                 f"{called} Expected a value of type '{_shown(argument.type)}' for argument "
                 f"'{argument.name}' but instead found type '{type(value).__name__}'.\n"
                 f"Position: {k}\nValue: {value}\nDeclaration: {schema}\n"
                 f"Cast error details: Unable to cast {value} to {_shown(argument.type)}"
             )
-        values.append(value)
+        values.append(fitting)
     if left:
         raise RuntimeError(
             f"Unknown keyword argument '{next(iter(left))}' for operator '{schema.name}'. "

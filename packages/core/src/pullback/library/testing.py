@@ -40,7 +40,8 @@ def opcheck(
     of arguments that require grad require it. ``test_aot_dispatch_dynamic``: a backward pass runs,
     and running again gives the same.
 
-    Raises: OpCheckError for a failed check, unless ``raise_exception`` is False.
+    Raises: OpCheckError for a failed check, unless ``raise_exception`` is False; ValueError for
+    another test.
 
     >>> import pullback
     >>> @pullback.library.custom_op("shop::negated", mutates_args=())
@@ -54,7 +55,7 @@ def opcheck(
     names = (test_utils,) if isinstance(test_utils, str) else tuple(test_utils)
     unknown = set(names) - set(_TESTS)
     if unknown:
-        raise AssertionError(f"opcheck: invalid test_utils {unknown}, expected some of {_TESTS}")
+        raise ValueError(f"opcheck: invalid test_utils {unknown}, expected some of {_TESTS}")
     checks = dict(zip(_TESTS, (_schema, _autograd, _fake, _again)))
     found: dict[str, Any] = {}
     for name in names:
@@ -82,7 +83,14 @@ def _copies(args, kwargs):
 
 
 def _results(result):
-    return tensors_of([result] if isinstance(result, pb.Tensor) else list(result or ()))
+    return tensors_of(list(result) if isinstance(result, (list, tuple)) else [result])
+
+
+def _same(a, b):
+    """Tell whether tensors are equal, where a NaN equals a NaN."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return pb.equal(a, b) or bool(((a == b) | ((a != a) & (b != b))).all())
 
 
 def _schema(operator, args, kwargs):
@@ -91,10 +99,7 @@ def _schema(operator, args, kwargs):
     before = [[t.detach().clone() for t in tensors_of([value])] for value in values]
     operator(*args, **kwargs)
     for argument, value, old in zip(operator._schema.arguments, values, before):
-        same = all(
-            pb.equal(a.detach(), b) or bool((a.isnan() & b.isnan()).any())
-            for a, b in zip(tensors_of([value]), old)
-        )
+        same = all(_same(a.detach(), b) for a, b in zip(tensors_of([value]), old, strict=True))
         if not same and not argument.is_write:
             raise RuntimeError(
                 f"Argument {argument.name} is not defined as mutable but was mutated"

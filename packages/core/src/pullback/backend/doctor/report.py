@@ -78,15 +78,21 @@ class Report:
         return "\n".join(lines)
 
     def _coverage_lines(self) -> list[str]:
+        kinds: dict[str, list[str]] = {
+            "required of every device": [],
+            "required, but left to the host by most devices": [],
+            "others, composed or made on the host": [],
+        }
+        for one in self.coverage:
+            place = one.primitive in LIBRARY if PRIMITIVES[one.primitive].required else 2
+            list(kinds.values())[place].append(one.how)
         lines = []
-        for required in (True, False):
-            of_kind = [c for c in self.coverage if PRIMITIVES[c.primitive].required is required]
+        for what, hows in kinds.items():
             counts = {
-                how: sum(one.how == how for one in of_kind)
-                for how in ("kernel", "decomposition", "host", "nothing")
+                how: hows.count(how) for how in ("kernel", "decomposition", "host", "nothing")
             }
             words = "; ".join(f"{how} {count}" for how, count in counts.items() if count)
-            lines.append(f"{len(of_kind)} {'required' if required else 'others'}: {words}")
+            lines.append(f"{len(hows)} {what}: {words}")
         partial = [one for one in self.coverage if one.without]
         lines += [
             f"{one.primitive} runs on the host for {', '.join(one.without)}" for one in partial
@@ -112,7 +118,7 @@ class Report:
                 for one in urgent
             ]
         else:
-            lines.append("every required primitive that is expected of a device has a kernel")
+            lines.append("every primitive that is required of every device has a kernel")
         if rest:
             lines.append(
                 "on the host, as for most devices: " + ", ".join(c.primitive for c in rest)
@@ -125,9 +131,11 @@ def examine(device: str) -> Report:
 
     Takes half a minute where a launch takes microseconds.
 
-    Raises: RuntimeError for a device that is not installed or cannot be used.
+    Raises: RuntimeError for a device that is not installed or cannot be used, and for ``meta``.
     """
     kind = pb.device(device).type
+    if kind == "meta":
+        raise RuntimeError("the device 'meta' has no memory and no kernels: nothing to examine")
     pb.backend.device_count(kind)
     without = requirements_of(device).without_dtypes
     dtypes = [dtype for dtype in pb._dtypes() if dtype.name not in without]
