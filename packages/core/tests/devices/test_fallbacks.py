@@ -82,6 +82,12 @@ def test_the_error_names_the_op_too(monkeypatch):
     assert fallbacks() == {}
 
 
+def test_another_setting_is_an_error(monkeypatch):
+    monkeypatch.setenv("PULLBACK_FALLBACK", "eror")
+    with pytest.raises(ValueError, match="PULLBACK_FALLBACK must be 'error', or unset, not 'eror'"):
+        pb.arange(4, device=DEVICE).flip(0)
+
+
 def test_calls_and_bytes_are_counted():
     x = pb.arange(4, dtype=pb.float32, device=DEVICE)
     y = pb.ones(4, device=DEVICE)
