@@ -80,14 +80,18 @@ def nothing_left(request):
 
     The memory of batches has no name in the file system that could be left.
     """
+    resource_tracker.ensure_running()  # servers that stay
     if "spawn" in request.node.name or "forkserver" in request.node.name:
-        resource_tracker.ensure_running()  # servers that stay
         forkserver.ensure_running()
     gc.collect()  # another module's test may have left a loader in a cycle
     processes, before = multiprocessing.active_children(), descriptors()
     yield
-    if started_since(processes) or descriptors() > before or mappings():
+    deadline = time.monotonic() + 5  # threads of queues may close pipes a little later
+    while started_since(processes) or descriptors() > before or mappings():
         gc.collect()  # a failed test's traceback may hold a loader
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
     assert started_since(processes) == []
     assert descriptors() <= before
     assert mappings() == []
