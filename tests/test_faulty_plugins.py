@@ -57,6 +57,16 @@ def faulty(example, write_plugin, run_lines):
     return run
 
 
+def test_kernel_that_returns_another_kind(faulty):
+    lines = "import numpy\nkernels['exp'] = ALL, lambda out, x: numpy.ones(3, 'complex64')"
+    lines += "\ntype(MEMORY).store = lambda *given: None"
+    message = faulty(lines, "x.exp()")
+    assert message == (
+        "RuntimeError | the kernel 'exp' of the backend 'faulty' failed: TypeError: it returned "
+        "complex64 for an output of float32"
+    )
+
+
 def test_kernel_that_raises(faulty):
     message = faulty("kernels['exp'] = ALL, lambda out, x: 1 / 0", "x.exp()")
     assert message == (

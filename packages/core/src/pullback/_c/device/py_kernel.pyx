@@ -195,6 +195,22 @@ cdef object run_quietly(object function, list outs, list ins, pb_call *call):
         quiet.__exit__(None, None, None)
 
 
+cdef dict RANKS = {"bool": 0, "int": 1, "float": 2, "complex": 3}   # none fits into one before
+cdef dict KINDS = {"uint": "int", "bfloat": "float"}
+
+
+def kind_of(dtype):
+    """Return the kind of a dtype of any library, from its name: "bool", "int", "float", ...
+
+    >>> import numpy
+    >>> from pullback.backend.results import kind_of
+    >>> kind_of(numpy.dtype("uint8")), kind_of("bfloat16"), kind_of("mlx.core.complex64")
+    ('int', 'float', 'complex')
+    """
+    name = str(getattr(dtype, "name", dtype)).rpartition(".")[2].rstrip("0123456789_")
+    return KINDS.get(name, name)
+
+
 cdef str store_results(object result, list outs, bint host, str device):
     """Write the arrays that a kernel returned into its outputs; return what is wrong, or None."""
     cdef object store = None
@@ -212,6 +228,9 @@ cdef str store_results(object result, list outs, bint host, str device):
         if shape is None or tuple(shape) != out.shape:
             what = kind if shape is None else f"shape {tuple(shape)}"
             return f"it returned {what} for an output of shape {out.shape}"
+        given = getattr(value, "dtype", out.dtype)
+        if RANKS.get(kind_of(given), 0) > RANKS.get(kind_of(out.dtype), 3):
+            return f"it returned {given} for an output of {out.dtype}"
         if host:
             out[...] = value
         elif store is None:
