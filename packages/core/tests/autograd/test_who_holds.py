@@ -87,6 +87,21 @@ def test_attributes_and_containers():
     del model, listed, table
 
 
+def test_default_arguments():
+    h = intermediate()
+
+    def step(x=h, *, y=h):
+        return x + y
+
+    name = "test_default_arguments.<locals>.step"
+    assert found(
+        h,
+        f"element 0 of a tuple, the defaults of function {name}",
+        f"key 'y' of a dict, the defaults of function {name}",
+    )
+    del step
+
+
 def test_attributes_of_classes():
     h = intermediate()
     Shared.weights = [h]

@@ -267,6 +267,10 @@ class _Search:
             return f"element {where} of a {type(referrer).__name__}", True
         if isinstance(referrer, (set, frozenset)):
             return f"element of a {type(referrer).__name__}", True
+        if isinstance(referrer, FunctionType):
+            is_default = item is referrer.__defaults__ or item is referrer.__kwdefaults__
+            what = "the defaults" if is_default else "an attribute"
+            return f"{what} of function {referrer.__qualname__}", False
         frame = getattr(referrer, "gi_frame", None) or getattr(referrer, "cr_frame", None)
         if frame is not None:
             return f"a local variable of the suspended {referrer.__qualname__}", False
