@@ -68,6 +68,64 @@ def test_formulas_are_differentiated_again(name):
     pb.testing.assert_close(second, 6 * x)
 
 
+@pytest.mark.parametrize("at", ["input", "between"])
+def test_hooks_are_called_for_elements(at):
+    shapes = []
+
+    def program(x):
+        y = x * x
+        (x if at == "input" else y).register_hook(lambda g: (shapes.append(g.shape), g * 2)[1])
+        return (y * 3).sum()
+
+    x = pb.arange(12, dtype=pb.float64).view(2, 3, 2)
+    expected = 12 * x
+    pb.testing.assert_close(vmap(vmap(grad(program)))(x), expected)
+    pb.testing.assert_close(vmap(grad(program))(x), expected)
+    pb.testing.assert_close(grad(program)(x), expected)
+    assert shapes == [(2,), (3, 2), (2, 3, 2)]
+
+
+def test_hook_that_gives_all_elements_the_same():
+    def program(x):
+        y = x * x
+        y.register_hook(lambda g: pb.ones(2))
+        return y.sum()
+
+    x = pb.arange(6.0).view(3, 2)
+    pb.testing.assert_close(vmap(grad(program))(x), 2 * x)
+
+
+def test_hook_that_calls_a_transform():
+    def program(x):
+        y = x * x
+        y.register_hook(lambda g: g * grad(lambda v: (v * 2).sum())(g))
+        return y * 3
+
+    x = pb.tensor([1.0, 2.0], dtype=pb.float64)
+    pb.testing.assert_close(vmap(grad(program))(x), 12 * x)
+
+
+def test_hook_that_runs_when_vmap_has_ended():
+    def program(x):
+        y = x * x
+        y.register_hook(lambda g: g * 2)
+        return y
+
+    x = pb.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a hook of a tensor of vmap ran when that had ended"):
+        vmap(program)(x).sum().backward()
+
+
+def test_removed_hook_is_not_called():
+    def program(x):
+        y = x * x
+        y.register_hook(lambda g: g * 2).remove()
+        return y.sum()
+
+    x = pb.arange(6.0).view(3, 2)
+    pb.testing.assert_close(vmap(grad(program))(x), 2 * x)
+
+
 def test_hooks_of_nodes():
     def program(x):
         y = x * x

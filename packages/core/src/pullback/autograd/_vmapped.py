@@ -1,4 +1,4 @@
-"""Custom Functions under vmap: by their rule ``vmap``, or by a rule generated from forward."""
+"""Custom Functions under vmap, by their rule ``vmap`` or one generated from forward; hooks."""
 
 from __future__ import annotations
 
@@ -76,6 +76,33 @@ def _wrapped(outputs: Any, out_dims: Any, level: int) -> Any:
         for value, dim in zip(found, dims)
     ]
     return made[0] if single else tuple(made)
+
+
+def hook_of_batch(hook: Any, tensor: Tensor) -> tuple[Any, Tensor]:
+    """Return a hook of the batch that a tensor is an element of, and the batch.
+
+    The hook is called for an element, while the same levels of vmap are open.
+    """
+    numbers = []  # the innermost first
+    while (found := _described(tensor)) is not None:
+        numbers.append(found[0])
+        tensor = found[1]
+
+    def run(grad: Any) -> Any:
+        for number in reversed(numbers if grad is not None else ()):
+            try:
+                grad = batching.make_batched(grad, number)
+            except RuntimeError:
+                raise RuntimeError("a hook of a tensor of vmap ran when that had ended") from None
+        result = hook(grad)
+        for number in numbers if isinstance(result, Tensor) else ():
+            value = batching.get_batch(result, number)
+            if value is None:  # the same for all elements
+                value = result.expand((batching.batch_size(number), *result.shape))
+            result = value
+        return result
+
+    return (run if numbers else hook), tensor
 
 
 # -- generated rules -------------------------------------------------------------------------------

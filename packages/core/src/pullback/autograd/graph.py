@@ -17,6 +17,7 @@ from pullback._c.graph.tensor import Tensor
 from pullback._c.python import node_methods, tensor_methods
 from pullback.autograd._dot import to_dot
 from pullback.autograd._mutation import allow_mutation_on_saved_tensors
+from pullback.autograd._vmapped import hook_of_batch
 from pullback.utils.hooks import RemovableHandle
 
 if TYPE_CHECKING:
@@ -283,6 +284,7 @@ def register_hook(self, hook):
 
     It may return a gradient to use instead. For an op with several outputs, ``grad`` is None for
     one that the backward pass did not reach. Returns a handle with ``remove()``.
+    Inside of ``vmap`` it is called for an element, of passes that end there.
     Raises: RuntimeError when the tensor does not require grad.
 
     >>> import pullback
@@ -293,7 +295,8 @@ def register_hook(self, hook):
     tensor([20.])
     """
     _callable(hook, "register_hook")
-    table, number = tensor_methods.tensor_hook_table(self)
+    hook, target = hook_of_batch(hook, self)
+    table, number = tensor_methods.tensor_hook_table(target)
     handle = RemovableHandle(table)
     table[handle.id] = hook if number is None else (number, hook)
     return handle
