@@ -66,3 +66,43 @@ def test_index_put_wants_an_index():
 
 def test_gather_of_an_empty_index_of_any_dtype():
     assert pb.gather(pb.ones(3), 0, pb.tensor([])).shape == (0,)
+
+
+KEYS_OF_ELEMENTS = {  # with index tensors of one number in each element of a batch
+    "alone": lambda i, j: i,
+    "behind a slice": lambda i, j: (slice(None), j),
+    "two": lambda i, j: (i, j),
+    "behind an ellipsis": lambda i, j: (..., j),
+    "before a slice": lambda i, j: (i, slice(1, 3)),
+    "behind a new dim": lambda i, j: (None, i),
+    "before a list": lambda i, j: (i, [0, 2]),
+    "behind a list": lambda i, j: ([0, 1], j),
+    "narrow": lambda i, j: i.to(pb.int32),
+}
+
+
+@pytest.mark.parametrize("name", KEYS_OF_ELEMENTS)
+def test_each_element_of_a_batch_has_its_own_number(name):
+    key = KEYS_OF_ELEMENTS[name]
+    x = pb.arange(24, dtype=pb.float64).reshape(3, 2, 4)
+    i, j = pb.tensor([0, 1, 1]), pb.tensor([3, 0, -1])
+
+    def read(x, i, j):
+        return x[key(i, j)]
+
+    def write(x, i, j):
+        x = x.clone()
+        x[key(i, j)] = -1.0
+        return x
+
+    def total(x, i, j):
+        return (x[key(i, j)] ** 2).sum()
+
+    for function in (read, write, pb.func.grad(total)):
+        expected = pb.stack([function(*row) for row in zip(x, i, j)])
+        assert pb.equal(pb.vmap(function)(x, i, j), expected)
+
+
+def test_number_of_an_element_that_is_out_of_range():
+    with pytest.raises(IndexError, match="index 5 is out of bounds for dimension"):
+        pb.vmap(lambda x, i: x[i])(pb.ones(2, 3), pb.tensor([0, 5]))

@@ -8,6 +8,7 @@ from pullback._c.device.py_kernel import kind_of
 
 __all__ = ["kind_of", "misfit"]
 
+
 def misfit(value: Any, shape: Any, dtype: Any) -> str | None:
     """Return why an array is no result for an output of a shape and dtype; None if it is one."""
     found = getattr(value, "shape", None)

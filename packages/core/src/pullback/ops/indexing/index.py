@@ -6,7 +6,13 @@ from typing import Any
 from pullback.ops.rules.dtypes import dtype_named
 from pullback.ops.rules.operands import as_vector, kept_apart
 from pullback.ops.rules.shapes import broadcast_shape
-from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive, writable
+from pullback.ops.table.primitives_api import (
+    is_batched,
+    new_empty,
+    new_filled,
+    run_primitive,
+    writable,
+)
 from pullback.ops.table.samples import COUNTED, T, at, case, fixed, mask, references_of
 from pullback.ops.table.schema import op, ops
 
@@ -401,7 +407,8 @@ def normalize_key(self, key):
                     raise IndexError(
                         "tensors used as indices must be long, int, byte or bool tensors"
                     )
-                item = int(item.item())
+                if not is_batched(item):  # whose elements index each their own
+                    item = int(item.item())
         found.append(item)
     return tuple(found)
 
@@ -419,7 +426,7 @@ def _index_tuple(self, advanced):
         item = advanced[dim]
         if isinstance(item, bool):
             item = pullback.tensor([0] if item else [], dtype=pullback.int64, device=self.device)
-        elif item.ndim == 0:
+        elif item.ndim == 0 and item.dtype.name == "bool":
             item = pullback.tensor(
                 [0] if item.item() else [], dtype=pullback.int64, device=self.device
             )
