@@ -87,6 +87,14 @@ def test_attributes_and_containers():
     del model, listed, table
 
 
+def test_tensors_that_escaped_from_a_vmap():
+    escaped = []
+    pb.vmap(lambda x: escaped.append(x) or x)(pb.ones(2))
+    h = intermediate()
+    assert found(h)
+    del escaped
+
+
 def test_default_arguments():
     h = intermediate()
 

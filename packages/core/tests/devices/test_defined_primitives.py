@@ -119,6 +119,7 @@ def test_derivatives_draw_the_numbers_of_the_call():
 
 
 def test_derivatives_run_under_the_autocast_of_the_call():
+    pytest.importorskip("pullback_cpu", reason="autocast is of the CPU")
     seen = []
 
     def matmul(x):
@@ -245,6 +246,7 @@ def test_several_kernels_serve_a_primitive_each_for_some_dtypes():
 
 
 def test_tensors_of_two_devices_are_refused_by_name(products):
+    pytest.importorskip("pullback_cpu", reason="a second device")
     x = pb.ones(2, device="ref")
     with pytest.raises(RuntimeError, match="two devices"):
         products([x, x], None, pb.ones(2, device="cpu"))

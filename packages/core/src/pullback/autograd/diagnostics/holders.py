@@ -191,8 +191,12 @@ class _Search:
 
     def add(self, tensor):
         """Note a tensor if it is over the memory, and its node."""
-        if tensor.grad_fn is not None:
-            self.roots.append(tensor.grad_fn)
+        try:
+            node = tensor.grad_fn
+        except RuntimeError:  # a tensor that escaped from a vmap: its batch is gone
+            return
+        if node is not None:
+            self.roots.append(node)
         for item in (tensor, tensor.grad if tensor.is_leaf else None, tensor._base):
             if item is not None and memory_owners(item)[2] == self.memory:
                 self.tensors.setdefault(id(item), item)
