@@ -1,3 +1,4 @@
+# build: small
 """Outputs: tensors given as out= or written in place, their checks, and results that are views."""
 
 import warnings
