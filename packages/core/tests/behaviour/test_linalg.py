@@ -210,7 +210,8 @@ def test_einsum_multiplies_the_cheapest_pair_first():
         (("...i...", ones(2, 3)), "for which an ellipsis was already found"),
         (("ij->ii", ones(2, 3)), "output subscript i appears more than once"),
         (("ij->k", ones(2, 3)), "output subscript k does not appear in the equation"),
-        (("ij,jk->ik", ones(2, 3), ones(4, 5)), "operands do not broadcast"),
+        (("...i,...j", ones(2, 3), ones(4, 3)), "dimension 0 covered by ellipsis in operand 1 has"),
+        (("ij,jk->ik", ones(2, 3), ones(4, 5)), "which does not broadcast with previously seen size"),
     ],
 )
 def test_wrong_equations(arguments, message):

@@ -294,3 +294,9 @@ def test_targets_of_one_row_of_scores(loss):
     assert loss(scores, pb.tensor([1])).item() == loss(scores, pb.tensor(1)).item()
     with pytest.raises(ValueError, match="1D target must have size 1, but got target size: 2"):
         loss(scores, pb.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("dtype", [pb.int64, pb.float32])
+def test_several_targets_for_a_sample_are_refused(dtype):
+    with pytest.raises(RuntimeError, match="0D or 1D target tensor expected, multi-target not su"):
+        F.nll_loss(pb.ones(2, 3), pb.ones(2, 2, dtype=dtype))

@@ -208,7 +208,7 @@ cdef int check_added(Op op, Tensor self, Tensor out) except -1:
                            f"size={list(layout_shape_tuple(out.layout))}): the number of sizes "
                            f"provided (2) must be greater or equal to the number of dimensions in "
                            f"the tensor ({self.layout.ndim})")
-    for d in range(self.layout.ndim):
+    for d in range(self.layout.ndim - 1, -1, -1):
         wanted = layout_shape(out.layout)[d + 2 - self.layout.ndim]
         if layout_shape(self.layout)[d] != 1 and layout_shape(self.layout)[d] != wanted:
             raise RuntimeError(f"The expanded size of the tensor ({wanted}) must match the "

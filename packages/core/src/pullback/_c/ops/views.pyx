@@ -190,7 +190,7 @@ cdef object forward_expand(Op op, PyObject **args, PyObject *target):
                            f"{[shape[d] for d in range(count)]}): the number of sizes provided "
                            f"({count}) must be greater or equal to the number of dimensions in "
                            f"the tensor ({ndim})")
-    for d in range(count):
+    for d in range(count - 1, -1, -1):      # as torch, whose error names the last dim
         k = d - (count - ndim)
         size = layout_shape(self.layout)[k] if k >= 0 else 1
         if shape[d] == -1:

@@ -130,7 +130,7 @@ op(
 def _check_std(std):
     if not hasattr(std, "requires_grad"):
         if not std >= 0:
-            raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+            raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
         return
     if std.dtype.is_complex:
         raise RuntimeError("normal expects standard deviation to be non-complex")

@@ -235,7 +235,7 @@ op(
 
 def _normal_(self, mean, std, generator):
     if not std >= 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     _continuous(self)
     if (mean, std) == (0, 1):
         return draw_normal(self, generator)

@@ -177,16 +177,20 @@ def _take_diagonals(number, operand, labels):
 
 def _check_sizes(operands, inputs):
     sizes: dict[str, int] = {}
-    for operand, labels in zip(operands, inputs):
-        for label, size in zip(labels, operand.shape):
+    for number, (operand, labels) in enumerate(zip(operands, inputs)):
+        for dim, (label, size) in enumerate(zip(labels, operand.shape)):
             if sizes.setdefault(label, size) == 1:
                 sizes[label] = size
             elif size not in (1, sizes[label]):
-                listed = " ".join(str(list(o.shape)) for o in operands)
+                what = f"subscript {label} has size {size} for operand {number}"
+                seen = "previously seen size"
+                if isinstance(label, tuple):
+                    what = (
+                        f"dimension {dim} covered by ellipsis in operand {number} has size {size}"
+                    )
+                    seen = "previously seen ellipsis with size"
                 raise RuntimeError(
-                    f"einsum(): operands do not broadcast with remapped shapes "
-                    f"[original->remapped]: {listed}: label {label!r} stands for "
-                    f"sizes {sizes[label]} and {size}"
+                    f"einsum(): {what} which does not broadcast with {seen} {sizes[label]}"
                 )
     return sizes
 

@@ -207,7 +207,7 @@ def _check_quantile(name, self, q, interpolation):
     if not hasattr(q, "shape"):
         check_number(q, name, "q")
         if not 0 <= q <= 1:
-            raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
+            raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q:g}")
         return ops.new_full(self, (), q)
     if q.ndim > 1:
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")

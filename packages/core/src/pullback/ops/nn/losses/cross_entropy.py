@@ -76,6 +76,8 @@ def _checked_nll_loss(dtype, size, target, weight, ignore_index, reduction):
     dim = 1 if len(size) > 1 else 0
     expected = (*size[:dim], *size[dim + 1 :])
     if target != expected:
+        if len(size) == 2 and len(target) > 1:
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         count = target[0] if target else 0
         if dim and size[0] != count:
             raise ValueError(
@@ -97,7 +99,7 @@ def _checked_nll_loss(dtype, size, target, weight, ignore_index, reduction):
 def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reduction):
     """Pick -self at the target classes (dim 1, or the only dim), weighted."""
     reduction = checked_reduction(size_average, reduce, reduction)
-    if self.ndim:
+    if self.ndim and not (self.ndim == 2 and target.ndim > 1):  # which has its error below
         kind = target.dtype.name
         if kind != "int64":
             if kind != "uint8":
