@@ -211,7 +211,7 @@ def test_einsum_multiplies_the_cheapest_pair_first():
         (("ij->ii", ones(2, 3)), "output subscript i appears more than once"),
         (("ij->k", ones(2, 3)), "output subscript k does not appear in the equation"),
         (("...i,...j", ones(2, 3), ones(4, 3)), "dimension 0 covered by ellipsis in operand 1 has"),
-        (("ij,jk->ik", ones(2, 3), ones(4, 5)), "which does not broadcast with previously seen size"),
+        (("ij,jk->ik", ones(2, 3), ones(4, 5)), "does not broadcast with previously seen size"),
     ],
 )
 def test_wrong_equations(arguments, message):
