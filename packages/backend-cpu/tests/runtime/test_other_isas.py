@@ -51,12 +51,14 @@ def rerun(config: pytest.Config, setting: tuple[str, str], *arguments: object) -
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
 
 
+@pytest.mark.pullback_share
 @pytest.mark.parametrize("setting", SETTINGS, ids="=".join)
 def test_kernels_with(setting, pytestconfig):
     files = PRODUCTS + (LOOPS if setting[0] == VARIABLE else [])
     rerun(pytestconfig, setting, "-k", SKIPPED, *(KERNELS / file for file in files))
 
 
+@pytest.mark.pullback_share
 @pytest.mark.parametrize("setting", SETTINGS, ids="=".join)
 def test_conformance_with(setting, pytestconfig):
     rerun(
