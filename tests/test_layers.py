@@ -58,7 +58,7 @@ ALLOWED = {
         },
         "autograd/diagnostics": {
             *("_c/base", "_c/graph", "_c/ops", "_c/engine", "_c/interop", "_c/python"),
-            *("func", "ops", "autograd", "."),
+            *("func", "ops", "autograd", "_interop", "."),
         },
         "func": {"_help", "_c/graph", "_c/engine", "_c/transforms", "ops", "autograd", "nn"},
         "nn": {"_help", "_c/graph", "_c/python", "ops/nn", "ops/rules", "utils", "."},
@@ -74,6 +74,7 @@ ALLOWED = {
                 "autograd",
                 "func",
                 "nn",
+                "_interop",
                 ".",
             ),
         },
@@ -95,7 +96,7 @@ ALLOWED = {
             *("_c/base", "_c/device", "_c/graph", "_c/interop", "_c/ops", "storage", "nn", "utils"),
             *("_help", "cuda", "sparse"),
         },
-        "_interop": {*BELOW_OPS, "_c/interop", "_c/ops", "backend", "utils"},
+        "_interop": {*BELOW_OPS, "_c/interop", "_c/ops", "_c/transforms", "backend", "utils"},
         "signal": {"_help", "ops/creation"},
         "array_api": {
             *("_c/base", "_c/device", "_c/graph", "_c/interop"),
@@ -106,7 +107,7 @@ ALLOWED = {
         "testing/references": set(),  # only NumPy: what an op computes is no part of its test
         "testing": {
             *("_c/base", "_c/graph", "_c/dispatch", "_c/engine", "ops", "ops/table", "backend"),
-            *("autograd", "func", "sparse", "."),
+            *("autograd", "func", "sparse", "_interop", "."),
         },
         ".": {
             "_help",

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 
 import pullback as pb
-from pullback import _notebook
+from pullback._interop import notebook
 from pullback.autograd import graph
 from pullback.testing import compare_backends
 
@@ -98,9 +98,9 @@ def test_looking_at_a_tensor_records_nothing():
 
 
 def test_text_is_escaped():
-    assert Page(_notebook.text("<b>&")).text == "<b>&"
-    assert Page(_notebook.table(["<i>"], [["&amp;"]])).rows == [["<i>"], ["&amp;"]]
-    assert Page(_notebook.folded("a<b", _notebook.text("c"))).text == "a<bc"
+    assert Page(notebook.text("<b>&")).text == "<b>&"
+    assert Page(notebook.table(["<i>"], [["&amp;"]])).rows == [["<i>"], ["&amp;"]]
+    assert Page(notebook.folded("a<b", notebook.text("c"))).text == "a<bc"
 
 
 def test_memory_ledger_is_a_table():

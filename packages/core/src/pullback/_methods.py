@@ -464,8 +464,8 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
 
 def install():
     """Bind the methods of this module to the class."""
-    from pullback import _attributes, _notebook, _scalars
-    from pullback._interop import numpy_arrays
+    from pullback import _attributes, _scalars
+    from pullback._interop import notebook, numpy_arrays
     from pullback._printing import format_tensor
     from pullback.autograd import _entry, graph
 
@@ -502,7 +502,7 @@ def install():
         "is_shared": is_shared,
         "share_memory_": share_memory_,
         "set_": set_,
-        "_repr_html_": _notebook.tensor_html,
+        "_repr_html_": notebook.tensor_html,
     }.items():
         bind_attribute(name, method)
     for name, target in _SHORT.items():

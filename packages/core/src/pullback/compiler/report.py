@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pullback import _notebook
 from pullback._c.program.groups import why_alone
+from pullback._interop import notebook
 from pullback.autograd._dot import Dot
 
 __all__ = ["Explanation", "dot_of"]
@@ -71,15 +71,15 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        shown = [_notebook.text(self.name)]
+        shown = [notebook.text(self.name)]
         for number, program in enumerate(self.programs):
             title, *facts = _facts(number, program)
             rows = [
                 (text, group or why) for group, kernels in _runs(program) for text, why in kernels
             ]
-            table = _notebook.table(["kernel", "group, or why it is in none"], rows)
-            shown.append(_notebook.folded(title, _notebook.text("\n".join(facts)), table))
-        shown += [_notebook.text(f"not captured: {why}") for why in self.refusals]
+            table = notebook.table(["kernel", "group, or why it is in none"], rows)
+            shown.append(notebook.folded(title, notebook.text("\n".join(facts)), table))
+        shown += [notebook.text(f"not captured: {why}") for why in self.refusals]
         return "".join(shown)
 
     @staticmethod

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from pullback import _notebook
+from pullback._interop import notebook
 from pullback.autograd import _dot
 from pullback.autograd.diagnostics.paths import Paths
 
@@ -160,7 +160,7 @@ class GradExplanation:
         return _dot.draw([(*root[:2], "root")], {}, kept)
 
     def _repr_html_(self) -> str:
-        return _notebook.text(str(self))
+        return notebook.text(str(self))
 
 
 def shown(number: float) -> str:

@@ -8,12 +8,12 @@ import sys
 from types import CellType, FrameType, FunctionType, ModuleType
 from typing import NamedTuple
 
-from pullback import _notebook
 from pullback._c.graph.node import Node
 from pullback._c.graph.overrides import DisableTorchFunction
 from pullback._c.graph.tensor import Tensor
 from pullback._c.interop.storages import StorageBase
 from pullback._c.python.node_methods import memory_owners
+from pullback._interop import notebook
 from pullback.autograd.diagnostics.walk import (
     node_title,
     nodes_from,
@@ -64,7 +64,7 @@ class Holders:
         return "\n".join(lines)
 
     def _repr_html_(self):
-        return _notebook.text(str(self))
+        return notebook.text(str(self))
 
     def __repr__(self):
         return f"<Holders: {len(self.holders)} of {self.what}>"

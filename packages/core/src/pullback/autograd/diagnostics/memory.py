@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pullback import _notebook
 from pullback._c.graph.tensor import Tensor
 from pullback._c.interop import arrays
 from pullback._c.python.node_methods import memory_owners
 from pullback._context import _bytes
+from pullback._interop import notebook
 from pullback.autograd.diagnostics.walk import (
     edges_of,
     is_edge,
@@ -220,8 +220,8 @@ class MemoryLedger:
         return "\n".join(lines)
 
     def _repr_html_(self):
-        tables = (_notebook.table(["Bytes", title], rows) for title, rows in self._tables())
-        return _notebook.text("\n".join(self._summary())) + "".join(tables)
+        tables = (notebook.table(["Bytes", title], rows) for title, rows in self._tables())
+        return notebook.text("\n".join(self._summary())) + "".join(tables)
 
     def _summary(self):
         lines = [

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from pullback import _notebook
+from pullback._interop import notebook
 from pullback.testing.comparison.measure import Difference
 
 
@@ -148,7 +148,7 @@ class BackendComparison:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        return _notebook.text(str(self))
+        return notebook.text(str(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values, which JSON can hold but for complex numbers."""

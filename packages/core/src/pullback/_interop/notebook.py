@@ -55,10 +55,10 @@ def tensor_html(tensor: Any) -> str | None:
     <div><small>2 · float32 · cpu · 8 bytes · MulBackward0</small>\
 <pre>tensor([2., 2.], grad_fn=&lt;MulBackward0&gt;)</pre></div>
     """
-    from pullback.nn import Parameter
+    import pullback
 
     kind = type(tensor)
-    if kind not in (Tensor, Parameter) and (
+    if kind not in (Tensor, pullback.nn.Parameter) and (
         kind.__repr__ is not Tensor.__repr__
         or kind.__torch_function__ != vars(Tensor)["__torch_function__"].__get__(None, kind)
     ):
