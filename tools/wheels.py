@@ -4,6 +4,7 @@
     python tools/wheels.py core cpu            # these two
     python tools/wheels.py --install core cpu  # build, then install into that Python's environment
     python tools/wheels.py --install core --with scikit-learn
+    python tools/wheels.py cuda --architectures sm_90  # its kernels for these GPUs alone
 
 Needs nothing but pip. What is out of date is built side by side, against the headers of the source
 tree, with the build tools of one folder beside the wheels; an interrupted or repeated build
@@ -43,6 +44,7 @@ class Package(NamedTuple):
     folder: str
     compiled: bool
     headers: tuple[str, ...] = ()  # sources of other packages that its build reads
+    options: tuple[str, ...] = ()  # for meson, which would keep what an earlier build gave
 
 
 CONTRACT = (
@@ -53,7 +55,7 @@ CONTRACT = (
 PACKAGES = {
     "core": Package("pullback", "packages/core", True),
     "cpu": Package("pullback-cpu", "packages/backend-cpu", True, CONTRACT),
-    "cuda": Package("pullback-cuda", "packages/backend-cuda", True, CONTRACT),
+    "cuda": Package("pullback-cuda", "packages/backend-cuda", True, CONTRACT, ("architectures=",)),
     "profiler": Package("pullback-profiler", "packages/profiler", True, CONTRACT),
     "distributed": Package("pullback-distributed", "packages/distributed", False),
 }
@@ -74,7 +76,7 @@ def iter_files(top: Path) -> Iterator[Path]:
 
 def source_digest(package: Package) -> str:
     """Return one number for everything that the package's wheel is made of."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256("\0".join(package.options).encode())
     for top in (package.folder, *package.headers):
         for path in iter_files(ROOT / top):
             digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0")
@@ -215,6 +217,7 @@ def run_build(
     settings = [f"-Cbuild-dir={work}", f"-Ccompile-args=-j{os.cpu_count() or 1}"]
     if package.headers:
         settings.append(f"-Csetup-args=-Dpullback_include={ROOT / CONTRACT[0]}")
+    settings += [f"-Csetup-args=-D{option}" for option in package.options]
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", *settings]
     command += ["--skip-dependency-check", "--outdir", str(target), str(ROOT / package.folder)]
     with subprocess.Popen(
@@ -293,6 +296,7 @@ def main() -> None:
     parser.add_argument("packages", nargs="*", metavar="package", help=f"of {', '.join(PACKAGES)}")
     parser.add_argument("--dist", type=Path, default=ROOT / "dist", help="where wheels go")
     parser.add_argument("--install", action="store_true", help="install them afterwards")
+    parser.add_argument("--architectures", help="what nvcc compiles for; all that are supported")
     parser.add_argument("--with", dest="others", nargs="+", default=[], help="further requirements")
     options = parser.parse_args()
     unknown = set(options.packages) - set(PACKAGES)
@@ -301,15 +305,19 @@ def main() -> None:
             f"unknown package {', '.join(sorted(unknown))}; there are {', '.join(PACKAGES)}"
         )
 
-    names = [name for name in PACKAGES if name in options.packages or not options.packages]
+    packages = dict(PACKAGES)
+    if options.architectures:
+        chosen = f"architectures={options.architectures}"
+        packages["cuda"] = packages["cuda"]._replace(options=(chosen,))
+    names = [name for name in packages if name in options.packages or not options.packages]
     dist = options.dist.resolve()
     (dist / ".stamps").mkdir(parents=True, exist_ok=True)
-    needed = {*names, *("core" for name in names if PACKAGES[name].headers)}
+    needed = {*names, *("core" for name in names if packages[name].headers)}
     with locked(dist / ".stamps" / "lock"):
-        built = build_wheels([PACKAGES[name] for name in PACKAGES if name in needed], dist)
+        built = build_wheels([packages[name] for name in packages if name in needed], dist)
     if options.install:
-        chosen = [PACKAGES[name].distribution.replace("-", "_") for name in names]
-        wheels = [wheel for wheel in built if wheel.name.partition("-")[0] in chosen]
+        asked = {packages[name].distribution.replace("-", "_") for name in names}
+        wheels = [wheel for wheel in built if wheel.name.partition("-")[0] in asked]
         install(wheels, options.others, dist)
 
 

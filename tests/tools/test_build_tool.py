@@ -21,10 +21,12 @@ def tool(root, tmp_path, monkeypatch):
         "cpu": module.Package("pullback-cpu", "cpu", True, ("core/include",)),
     }
     module.calls = []
+    module.options = []
 
     def run_build(package, target, work, environment, progress):
         name = package.folder
         module.calls.append(name)
+        module.options.extend(package.options)
         if name in module.failing:
             raise module.BuildError("[3/9] Compiling C object a.c.o\nno such variable")
         work.mkdir(parents=True, exist_ok=True)
@@ -84,6 +86,16 @@ def test_removed_wheel_or_broken_stamp_is_built_again(tool):
         stamp.write_text("{")
     tool.main()
     assert sorted(tool.calls[2:]) == ["core", "cpu"]
+
+
+def test_other_architectures_are_built_again(tool, monkeypatch):
+    tool.PACKAGES["cuda"] = tool.Package("pullback-cuda", "cpu", True, (), ("architectures=",))
+    tool.main()
+    monkeypatch.setattr("sys.argv", [*sys.argv, "cuda", "--architectures", "sm_90"])
+    tool.main()
+    tool.main()
+    assert len(tool.calls) == 4
+    assert tool.options == ["architectures=", "architectures=sm_90"]
 
 
 def test_unknown_package_is_refused(tool, monkeypatch, capsys):
