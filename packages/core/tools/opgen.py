@@ -114,7 +114,7 @@ def named_results(table: Mapping[str, Entry]) -> dict[str, tuple[str, ...]]:
     """Return the fields of the results of ops that return several, by the op's name."""
     made = importlib.import_module("pullback.ops.table.schema").result_type.made
     others = NAMED_RESULTS.keys() | BY_ARGUMENTS.keys()
-    return {name: made[name] for name in sorted(made.keys() & table.keys() - others)}
+    return {name: made[name].fields for name in sorted(made.keys() & table.keys() - others)}
 
 
 def class_of_results(name: str) -> str:

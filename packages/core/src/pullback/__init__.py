@@ -204,8 +204,8 @@ _overridable.wrap(
 _LATE = (
     *("__future__", "_dynamo", "accelerator", "amp", "array_api", "backends", "compiler", "cpu"),
     *("cuda", "distributed", "func", "functional", "fx", "hub", "jit", "library"),
-    *("multiprocessing", "onnx", "optim", "overrides", "profiler", "safetensors"),
-    *("serialization", "signal", "sparse", "storage", "testing", "types", "version"),
+    *("multiprocessing", "onnx", "optim", "overrides", "profiler", "return_types"),
+    *("safetensors", "serialization", "signal", "sparse", "storage", "testing", "types", "version"),
 )
 _LATE_NAMES = {
     **dict.fromkeys(("GradScaler", "autocast"), "amp"),

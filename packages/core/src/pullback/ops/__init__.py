@@ -5,9 +5,9 @@ import os
 from contextlib import contextmanager
 from importlib import import_module
 
-from pullback.ops.table.schema import ENTRIES, Entry, ops
+from pullback.ops.table.schema import ENTRIES, Entry, ops, result_type
 
-__all__ = ["ENTRIES", "Entry", "ops", "uncollected"]
+__all__ = ["ENTRIES", "Entry", "ops", "result_type", "uncollected"]
 
 
 @contextmanager

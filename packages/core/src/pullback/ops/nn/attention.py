@@ -155,7 +155,7 @@ def _laid_out_as(query, size):
     return new_empty(query, shape)
 
 
-_Gradients = result_type("attention_gradients", "query", "key", "value")
+_Gradients = result_type("_attention_gradients", "query", "key", "value")
 
 
 def _attention_vjp(gs, query, key, value, attn_mask, out0, out1, is_causal, scale):

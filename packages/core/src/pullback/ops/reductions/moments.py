@@ -55,7 +55,7 @@ def _deviation(name, self, dim, unbiased, correction):
     return dim, correction
 
 
-_Moments = result_type("moments", "mean", "squares")
+_Moments = result_type("_moments", "mean", "squares")
 
 
 def _both_moments(self, dims):

@@ -164,18 +164,26 @@ def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
     return name.strip(), _parse_arguments(rest.rstrip().removesuffix(")")), returns.strip()
 
 
-class result_type:
-    """Makes several named results: a namedtuple that users see by its name, made at first use."""
+def _show_results(self: Any) -> str:
+    lines = [f"{name}={value!r}" for name, value in zip(self._fields, self)]
+    return f"{type(self).__module__}.{type(self).__name__}(\n" + ",\n".join(lines) + ")"
 
-    made: ClassVar[dict[str, tuple[str, ...]]] = {}  # fields by name
+
+class result_type:
+    """Makes several named results: a namedtuple in ``return_types``, made at first use."""
+
+    made: ClassVar[dict[str, "result_type"]] = {}
 
     def __init__(self, name: str, *fields: str) -> None:
         self.name, self.fields = name, fields
-        self.made[name] = fields
+        self.made[name] = self
 
     @functools.cached_property
     def type(self) -> Any:
-        return namedtuple(self.name, self.fields)
+        make: Any = namedtuple
+        made = make(self.name, self.fields, module="pullback.return_types")
+        made.__repr__ = _show_results
+        return made
 
     def __call__(self, *values: Any) -> Any:
         return self.type(*values)

@@ -111,7 +111,7 @@ def _normalize(self, mean, scale, weight, bias):
     return out
 
 
-_Gradients = result_type("gradients", "self", "weight", "bias")
+_Gradients = result_type("_gradients", "self", "weight", "bias")
 
 
 def _normalize_backward(self, source, mean, scale, weight):
