@@ -1,5 +1,6 @@
 """Operators that users define: ``pullback.library``."""
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -82,6 +83,10 @@ def test_names_of_operators_and_overloads(sine):
         _ = packet.no
     assert pb.ops.aten.add(pb.ones(1), 2).tolist() == [3.0]
     assert pb.ops.aten.sin.default(pb.zeros(1)).tolist() == [0.0]
+    assert pb.ops.aten.add.Tensor is pb.ops.aten.add.Scalar is pb.add
+    assert copy.copy(pb.ops.aten.add).Tensor is pb.add
+    with pytest.raises(AttributeError, match=r"'aten\.add' has no overload name 'absent'"):
+        pb.ops.aten.add.absent
 
 
 def test_lists_of_tensors_and_several_results():

@@ -389,12 +389,28 @@ class BuiltinNamespace(OpNamespace):
         return Builtin(found)
 
 
+# Torch's names of overloads. One op has them all, as it takes tensors and numbers in one signature.
+_OVERLOADS = frozenset(
+    "Scalar ScalarOpt_dim ScalarOpt_dim_dtype ScalarOpt_dtype Scalar_Tensor Scalar_mode Tensor"
+    " Tensor_Scalar Tensor_Tensor Tensor_mode correction dim dim_IntList dim_int dims dtype"
+    " generator int other self stable values".split()
+)
+
+
 class Builtin:
-    """An op of the op table, which is its own default overload."""
+    """An op of the op table, which is its own default overload and every other."""
 
     def __init__(self, op: Any):
         self.default = op
         self.__name__ = op.__name__
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OVERLOADS:
+            return self.default
+        name_of_op = self.__dict__.get("__name__", "?")  # a copy begins without it
+        raise AttributeError(
+            f"The underlying op of 'aten.{name_of_op}' has no overload name '{name}'"
+        )
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.default(*args, **kwargs)
