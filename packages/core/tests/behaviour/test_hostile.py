@@ -113,9 +113,11 @@ def test_what_is_no_number_is_refused(value):
 @pytest.mark.parametrize("value", [range(1), {0}, iter([0]), {0: 1}.keys(), "0", 0.0])
 def test_what_is_no_list_of_ints_is_refused(value):
     x = pb.ones(1, 1)
-    for function in (x.sum, x.squeeze, x.amax, pb.zeros, pb.Tensor.flip.__get__(x)):
-        with pytest.raises(TypeError, match=r"argument '.*' .*must be tuple of ints, not"):
-            function(value)
+    for name in ("sum", "squeeze", "amax", "flip", "view", "reshape", "expand", "permute", "tile"):
+        with pytest.raises(TypeError, match=rf"^{name}\(\): argument .*must be tuple of ints, not"):
+            getattr(x, name)(value)
+    with pytest.raises(TypeError, match=r"argument '.*' .*must be tuple of ints, not"):
+        pb.zeros(value)
     assert x.sum(np.int64(0)).shape == (1,)
 
 

@@ -3,8 +3,6 @@
 No tensors and no memory here: what depends on a storage is in `device/storage.pyx` and above.
 """
 
-from itertools import islice
-
 from cpython.long cimport PyLong_AsLongLong, PyLong_Check
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.number cimport PyIndex_Check, PyNumber_Index
@@ -287,12 +285,8 @@ cdef int layout_parse(object dims, int64_t *out, const char *op, const char *arg
             fail_large(op, argument, dims)
         return 1
     if not isinstance(dims, (tuple, list)):
-        try:
-            dims = tuple(islice(dims, PB_MAX_NDIM + 1))
-        except TypeError:
-            raise TypeError(
-                f"{op.decode()}(): argument '{argument.decode()}' must be tuple of ints, "
-                f"not {type(dims).__name__}") from None
+        raise TypeError(f"{op.decode()}(): argument '{argument.decode()}' must be tuple of ints, "
+                        f"not {type(dims).__name__}")
     for item in dims:
         if count >= PB_MAX_NDIM:
             raise RuntimeError(

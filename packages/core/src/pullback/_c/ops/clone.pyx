@@ -266,7 +266,7 @@ cdef object forward_unsafe_view(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
-    cdef int count = infer_shape(self, <object>args[1], shape)
+    cdef int count = infer_shape(op, self, <object>args[1], shape)
     if not strides_for(self, count, shape, strides):
         raise RuntimeError("_unsafe_view(): size is not compatible with the input's strides")
     return tensor_over(self, storage_retain(self.storage), layout_new(count, shape, strides),
@@ -282,7 +282,7 @@ cdef object composite_reshape(Op op, PyObject **args, PyObject *target):
     cdef PyObject *step[2]
     if self.layout.flags & LAYOUT_CONTIGUOUS:
         return op_apply(VIEW, args)
-    count = infer_shape(self, <object>args[1], shape)
+    count = infer_shape(op, self, <object>args[1], shape)
     step[0] = args[0]
     step[1] = args[1]
     if strides_for(self, count, shape, strides):

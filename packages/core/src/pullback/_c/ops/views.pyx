@@ -418,9 +418,9 @@ cdef object forward_diagonal(Op op, PyObject **args, PyObject *target):
 
 # ---- new shapes ----------------------------------------------------------------------------------
 
-cdef int infer_shape(Tensor self, object size, int64_t *shape) except -1:
+cdef int infer_shape(Op op, Tensor self, object size, int64_t *shape) except -1:
     """Read a shape with at most one -1, which is inferred; return its length."""
-    cdef int count = layout_parse(size, shape, "reshape", "size"), d, guess = -1
+    cdef int count = layout_parse(size, shape, op.name_bytes, "size"), d, guess = -1
     cdef int64_t known = 1, numel = self.layout.numel
     cdef bint fits = True
     for d in range(count):
@@ -486,7 +486,7 @@ cdef object forward_view(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
-    cdef int count = infer_shape(self, <object>args[1], shape)
+    cdef int count = infer_shape(op, self, <object>args[1], shape)
     if self.layout.flags & LAYOUT_CONTIGUOUS and self.layout.numel != 0:
         return make_view(self, layout_contiguous(count, shape), self.offset, self.dtype)
     if not strides_for(self, count, shape, strides):
