@@ -1,4 +1,4 @@
-"""Load SciPy's pocketfft when the first Fourier transform comes."""
+"""Load SciPy's Fourier transforms when the first one comes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from pullback_cpu.runtime.blas_loader import load_alone
 
-_NAME = "scipy.fft._pocketfft.pypocketfft"
+# The second since SciPy 1.18: ducc0, with the same functions.
+_NAMES = ("scipy.fft._pocketfft.pypocketfft", "scipy.fft._duccfft.pyduccfft")
 
 
 def load_transforms() -> tuple[Any, Any, Any]:
@@ -17,7 +18,8 @@ def load_transforms() -> tuple[Any, Any, Any]:
     The package ``scipy.fft`` takes a seventh of a second to import, this module of it a
     millisecond. An import of the package takes the module that is loaded.
     """
-    if _NAME not in sys.modules:
-        load_alone(_NAME)
-    pocketfft = importlib.import_module(_NAME)
-    return pocketfft.c2c, pocketfft.r2c, pocketfft.c2r
+    for name in _NAMES:
+        if name in sys.modules or load_alone(name):
+            break
+    module = importlib.import_module(name)
+    return module.c2c, module.r2c, module.c2r
