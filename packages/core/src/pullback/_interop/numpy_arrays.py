@@ -360,11 +360,6 @@ def _check_parts(kind, data, dtype, shape, stride, device, attributes):
         raise ValueError(f"pickled tensor: {len(data)} bytes for {count} elements of {dtype}")
 
 
-def buffer(self, flags):
-    """Return a memoryview of the elements: the buffer protocol's name in Python, since 3.12."""
-    return memoryview(self)
-
-
 def install():
     """Bind the methods of this module to the class."""
     arrays.install()
@@ -376,7 +371,6 @@ def install():
         "__array_interface__": property(array_interface),
         "__array_priority__": 1000,
         "__array_wrap__": array_wrap,
-        "__buffer__": buffer,
         "__array_namespace__": array_namespace,
         "to_device": to_device,
         "__dlpack__": dlpack.lend,

@@ -37,10 +37,33 @@ cdef extern from *:
     """
     #include <Python.h>
     static PyBufferProcs pb_buffer_procs;
-    static void pb_set_buffer_procs(PyTypeObject *type, void *get, void *release) {
+    #if PY_VERSION_HEX >= 0x030C0000
+    /* Subclasses take the two from names in the class's dict, which Python has made already. */
+    static int pb_name_buffer_proc(PyTypeObject *type, const char *name, void *function) {
+        PyObject *like = PyObject_GetAttrString((PyObject *)&PyByteArray_Type, name);
+        PyObject *made = NULL;
+        int failed = -1;
+        if (like == NULL) return -1;
+        if (Py_IS_TYPE(like, &PyWrapperDescr_Type))
+            made = PyDescr_NewWrapper(type, ((PyWrapperDescrObject *)like)->d_base, function);
+        else
+            PyErr_Format(PyExc_SystemError, "bytearray.%s is no slot wrapper", name);
+        if (made != NULL) failed = PyDict_SetItemString(type->tp_dict, name, made);
+        Py_XDECREF(made);
+        Py_DECREF(like);
+        return failed;
+    }
+    #else
+    #define pb_name_buffer_proc(type, name, function) 0
+    #endif
+    static int pb_set_buffer_procs(PyTypeObject *type, void *get, void *release) {
         pb_buffer_procs.bf_getbuffer = (getbufferproc)get;
         pb_buffer_procs.bf_releasebuffer = (releasebufferproc)release;
         type->tp_as_buffer = &pb_buffer_procs;
+        if (pb_name_buffer_proc(type, "__buffer__", get) < 0) return -1;
+        if (pb_name_buffer_proc(type, "__release_buffer__", release) < 0) return -1;
+        PyType_Modified(type);
+        return 0;
     }
     static void pb_set_exporter(Py_buffer *view, PyObject *exporter) {
         Py_XINCREF(exporter);
@@ -48,7 +71,7 @@ cdef extern from *:
     }
     """
     void pb_set_exporter(Py_buffer *view, PyObject *exporter)
-    void pb_set_buffer_procs(PyTypeObject *type, void *get, void *release)
+    int pb_set_buffer_procs(PyTypeObject *type, void *get, void *release) except -1
 
 cdef int64_t MAX_REACH = <int64_t>1 << 58       # in elements; no product with it overflows
 
