@@ -201,7 +201,6 @@ _NOT_OVERRIDDEN = {
     *("__subclasshook__", "__torch_function__", "__copy__", "__iter__", "__str__", "__doc__"),
     *("__getstate__", "__buffer__", "__array_priority__", "__module__", "__dict__", "__weakref__"),
     *("_make_subclass", "_make_wrapper_subclass", "as_subclass", "__release_buffer__"),
-    *("__reduce_cython__", "__setstate_cython__"),
 }
 
 

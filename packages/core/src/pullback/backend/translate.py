@@ -39,6 +39,7 @@ DIRECTIVES = {
     "cdivision": True,
     "binding": False,
     "emit_code_comments": False,
+    "auto_pickle": False,  # classes that can be pickled or copied say so
 }
 CHECKS = ("boundscheck", "nonecheck", "initializedcheck")
 

@@ -78,6 +78,10 @@ class Compiled(CompiledCallable):
         self._kept = 0
         self._warned = False
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles begin without programs."""
+        return Compiled, (self.function, self.fullgraph, self.limit)
+
     def __get__(self, owner: Any, kind: Any = None) -> Any:
         """Return a method that passes the object, as functions in classes do."""
         if owner is None:

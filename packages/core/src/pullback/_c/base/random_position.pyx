@@ -1,4 +1,5 @@
 # build: small
+# cython: auto_pickle=True
 """Where a stream of random numbers is: moved by compiled code, so no interrupt comes in between."""
 
 from libc.stdint cimport uint64_t

@@ -1,4 +1,5 @@
 # build: small
+# cython: auto_pickle=True
 """Context managers of grad modes, as C types: training loops enter one per step."""
 
 from cpython.object cimport PyObject, PyTypeObject, newfunc

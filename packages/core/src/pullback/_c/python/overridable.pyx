@@ -148,8 +148,8 @@ cdef class Attribute:
 
 # Methods that test their tensor themselves, and those that are not overridden.
 cdef frozenset NOT_WRAPPED = frozenset((
-    "__torch_function__", "__init__", "__new__", "__reduce_cython__", "__setstate_cython__",
-    "__setattr__", "__delattr__", "__delitem__", "__hash__", "__iter__", "__buffer__",
+    "__torch_function__", "__init__", "__new__", "__setattr__", "__delattr__", "__delitem__",
+    "__hash__", "__iter__", "__buffer__", "__release_buffer__",
     "__getitem__", "__setitem__", "__len__", "__contains__", "__repr__", "__format__", "__array__",
     "__reduce_ex__", "__deepcopy__", "dim", "numel", "size", "stride",
     "_make_subclass", "_make_wrapper_subclass", "as_subclass", "_repr_html_"))
