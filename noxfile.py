@@ -276,9 +276,11 @@ def scaling(session: nox.Session) -> None:
 
 @nox.session
 def parity(session: nox.Session) -> None:
-    """Compare names, values and gradients with torch (installs torch)."""
+    """Compare with torch, which is installed, and with the text of the array API standard."""
     install_wheels(
-        session, "core", "cpu", others=("pytest>=8", "torch==2.13.*", "safetensors>=0.8")
+        session,
+        *("core", "cpu"),
+        others=("pytest>=8", "torch==2.13.*", "safetensors>=0.8", "array-api==1.*"),
     )
     run_pytest(session, "tests/parity", *session.posargs)
 

@@ -62,3 +62,20 @@ def test_functions_of_complex_numbers_keep_their_digits(name):
     found = getattr(pb, name)(pb.tensor([z for z, _ in points], dtype=pb.complex128)).tolist()
     for (z, exact), value in zip(points, found, strict=True):
         assert abs(value - exact) < 1e-13 * abs(exact), (z, value, exact)
+
+
+@pytest.mark.parametrize("dtype", [pb.complex64, pb.complex128])
+def test_expm1_of_infinities_and_nan_is_exp_less_one(dtype):
+    parts = (0.0, -0.0, 2.0, -3.0, 800.0, float("inf"), float("-inf"), float("nan"))
+    z = pb.tensor([complex(x, y) for x in parts for y in parts], dtype=dtype)
+    z = z[~(z.real.isfinite() & z.imag.isfinite()) | (z.real == 800)]
+    found, power = pb.expm1(z), pb.exp(z)
+    pb.testing.assert_close(found.real, power.real - 1, equal_nan=True)
+    pb.testing.assert_close(found.imag, power.imag, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [pb.complex64, pb.complex128])
+def test_isinf_of_large_parts(dtype):
+    largest = pb.finfo(dtype).max
+    z = pb.tensor([complex(largest, largest), complex(float("inf"), 1)], dtype=dtype)
+    assert z.isinf().tolist() == [False, True]

@@ -223,7 +223,12 @@ cdef inline c128 log1p_c128(c128 z) noexcept nogil:
 
 cdef inline c128 expm1_c128(c128 z) noexcept nogil:
     # cos y - 1 = -2 sin(y/2)^2 keeps the digits of a small z.
-    cdef double half_sine = sin(0.5 * z.imag)
+    cdef double half_sine
+    cdef c128 power
+    if not (z.real < 80 and fabs(z.imag) < INFINITY):   # the power has all digits, or limits
+        power = cexp(z)
+        return make_c128(power.real - 1, power.imag)
+    half_sine = sin(0.5 * z.imag)
     return make_c128(
         expm1(z.real) * cos(z.imag) - 2 * half_sine * half_sine, exp(z.real) * sin(z.imag))
 

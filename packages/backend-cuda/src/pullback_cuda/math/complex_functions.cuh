@@ -209,6 +209,10 @@ OUT_OF_LINE c128 log1p_of(c128 z) {
 
 OUT_OF_LINE c128 expm1_of(c128 z) {
     // cos y - 1 = -2 sin(y / 2)^2 keeps the digits of a small z.
+    if (!(z.real < 80 && fabs(z.imag) < INFINITY)) { // the power has all digits, or limits
+        c128 power = exp_of(z);
+        return c128{power.real - 1, power.imag};
+    }
     double half_sine = sin(0.5 * z.imag);
     return c128{expm1(z.real) * cos(z.imag) - 2 * half_sine * half_sine, exp(z.real) * sin(z.imag)};
 }

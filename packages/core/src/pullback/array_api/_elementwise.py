@@ -138,7 +138,7 @@ def round(x, /):
     return ops.round(x)
 
 
-@standard(ops.sgn, kinds="bui")
+@standard(ops.sgn, kinds="buic")
 def sign(x, /):
     """Return -1, 0 or 1, of complex numbers x / abs(x), and NaN of NaN.
 
@@ -146,7 +146,7 @@ def sign(x, /):
     >>> xp.sign(xp.asarray([-2., xp.nan]))
     tensor([-1., nan])
     """
-    return ops.where(ops.isnan(x), x.detach(), ops.sgn(x)) if x.dtype.kind in "fc" else ops.sgn(x)
+    return ops.where(ops.isnan(x), x.detach(), ops.sgn(x)) if x.dtype.kind == "f" else ops.sgn(x)
 
 
 @standard(ops.clamp, kinds="uif", alone=False, bounds=True)

@@ -25,8 +25,6 @@ __all__ = [
     "unstack",
 ]
 
-broadcast_to = ops.broadcast_to
-permute_dims = ops.permute
 moveaxis = ops.movedim
 
 
@@ -38,6 +36,16 @@ def broadcast_arrays(*arrays):
     [pullback.Size([2, 3]), pullback.Size([2, 3])]
     """
     return list(ops.broadcast_tensors(*arrays)) if arrays else []
+
+
+def broadcast_to(x, /, shape):
+    """Return a view in a larger shape, where elements along dims of size 1 are repeated.
+
+    >>> import pullback.array_api as xp
+    >>> xp.broadcast_to(xp.ones(3), (2, 3)).shape
+    pullback.Size([2, 3])
+    """
+    return ops.broadcast_to(x, shape)
 
 
 def concat(arrays, /, *, axis=0):
@@ -81,6 +89,16 @@ def flip(x, /, *, axis=None):
     tensor([2, 1, 0])
     """
     return ops.flip(x, axes_of(axis, x.ndim))
+
+
+def permute_dims(x, /, axes):
+    """Return a view whose dims are those of ``x`` in another order.
+
+    >>> import pullback.array_api as xp
+    >>> xp.permute_dims(xp.ones((2, 3)), (1, 0)).shape
+    pullback.Size([3, 2])
+    """
+    return ops.permute(x, axes)
 
 
 def repeat(x, repeats, /, *, axis=None):

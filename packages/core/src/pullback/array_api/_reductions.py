@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pullback.array_api._calls import BY_NAME, axes_of, one_axis, promoted, standard
 from pullback.ops import ops
 
@@ -99,12 +101,11 @@ def count_nonzero(x, /, *, axis=None, keepdims=False):
     return sum(ops.ne(x, 0), axis=axis, keepdims=keepdims)
 
 
-def _std(x, axes, keepdims, correction):
-    return ops.std(x, axes, None, keepdims, correction=correction)
-
-
-def _var(x, axes, keepdims, correction):
-    return ops.var(x, axes, None, keepdims, correction=correction)
+def _spread(x, axes, keepdims, measure, correction):
+    """Return std or var, which are NaN where no more elements are left than corrected for."""
+    out = measure(x, axes, None, keepdims, correction=correction)
+    left = math.prod(x.shape[axis] for axis in axes) - correction
+    return out if left > 0 else ops.mul(out, math.nan)
 
 
 def _cumulative(op, x, axis, dtype, include_initial, initial):
@@ -242,7 +243,7 @@ def std(x, /, *, axis=None, correction=0.0, keepdims=False):
     >>> xp.std(xp.asarray([1., 3.]))
     tensor(1.)
     """
-    return _over(_std, x, axis, keepdims, correction=correction)
+    return _over(_spread, x, axis, keepdims, measure=ops.std, correction=correction)
 
 
 def var(x, /, *, axis=None, correction=0.0, keepdims=False):
@@ -254,4 +255,4 @@ def var(x, /, *, axis=None, correction=0.0, keepdims=False):
     >>> xp.var(xp.asarray([1., 3.]), correction=1)
     tensor(2.)
     """
-    return _over(_var, x, axis, keepdims, correction=correction)
+    return _over(_spread, x, axis, keepdims, measure=ops.var, correction=correction)

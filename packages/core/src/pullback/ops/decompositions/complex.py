@@ -7,6 +7,8 @@ are taken and put together as such, so that zeros keep their signs.
 
 from __future__ import annotations
 
+import math
+
 from pullback.ops.table.schema import ops
 
 _FLAT = 22  # where the hyperbolic tangent differs from 1 by less than a float64 shows
@@ -72,7 +74,13 @@ def expm1(z):
     """e^x cos y - 1 is expm1(x) cos y - 2 sin^2(y / 2)."""
     x, y = _parts(z)
     half = ops.sin(y * 0.5)
-    return ops.complex(ops.expm1(x) * ops.cos(y) - 2 * half * half, ops.exp(x) * ops.sin(y))
+    real = ops.expm1(x) * ops.cos(y) - 2 * half * half
+    near = ops.logical_and(x < 80, ops.abs(y) < math.inf)  # else e^z has all digits, or limits
+    power_real, power_imag = _parts(ops.exp(z))
+    return ops.complex(
+        ops.where(near, real, power_real - 1),
+        ops.where(near, ops.exp(x) * ops.sin(y), power_imag),
+    )
 
 
 def log1p(z):
