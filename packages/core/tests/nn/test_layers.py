@@ -235,3 +235,8 @@ def test_attention_runs_by_what_is_allowed():
     attend(x, x, x)
     with pytest.raises(AssertionError, match="Backend must be an instance of SDPBackend or"):
         sdpa_kernel(3).__enter__()
+    off = {"enable_flash": False, "enable_math": False, "enable_mem_efficient": False}
+    with pytest.warns(FutureWarning, match="sdp_kernel"), pb.backends.cuda.sdp_kernel(**off):
+        with pytest.raises(RuntimeError, match="No viable backend"):
+            attend(x, x, x)
+    attend(x, x, x)

@@ -9,6 +9,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from pullback import _context
@@ -25,6 +28,7 @@ __all__ = [
     "math_sdp_enabled",
     "matmul",
     "mem_efficient_sdp_enabled",
+    "sdp_kernel",
 ]
 
 
@@ -104,3 +108,39 @@ mem_efficient_sdp_enabled, enable_mem_efficient_sdp = (
     _answer("mem_efficient"),
     _setter("mem_efficient"),
 )
+
+
+@contextlib.contextmanager
+def sdp_kernel(
+    enable_flash: bool = True,
+    enable_math: bool = True,
+    enable_mem_efficient: bool = True,
+    enable_cudnn: bool = True,
+) -> Iterator[Any]:
+    """Allow some implementations of attention in a ``with`` block: the older ``sdpa_kernel``.
+
+    Warns FutureWarning. Attention raises RuntimeError where none is allowed.
+
+    >>> import pullback, warnings
+    >>> x = pullback.ones(1, 2, 3)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", FutureWarning)
+    ...     with pullback.backends.cuda.sdp_kernel(enable_flash=False):
+    ...         pullback.nn.functional.scaled_dot_product_attention(x, x, x).shape
+    pullback.Size([1, 2, 3])
+    """
+    from pullback.nn.attention import SDPBackend, sdpa_kernel
+
+    warnings.warn(
+        "`backends.cuda.sdp_kernel()` is deprecated: use `nn.attention.sdpa_kernel()`",
+        FutureWarning,
+        stacklevel=3,
+    )
+    kinds = {
+        SDPBackend.FLASH_ATTENTION: enable_flash,
+        SDPBackend.EFFICIENT_ATTENTION: enable_mem_efficient,
+        SDPBackend.MATH: enable_math,
+        SDPBackend.CUDNN_ATTENTION: enable_cudnn,
+    }
+    with sdpa_kernel([kind for kind, enabled in kinds.items() if enabled]) as allowed:
+        yield allowed
