@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pullback._c.base.state import is_grad_enabled
+from pullback._c.dispatch.call import OpMethod
 from pullback._c.dispatch.outputs import check_overlaps
-from pullback._c.graph.tensor import bind_attribute
+from pullback._c.engine.custom_function import FunctionNode
+from pullback._c.graph.tensor import Tensor, bind_attribute
 from pullback._c.ops import clone, dtype_views, indexing
-from pullback._c.python import bind, node_methods, operators, tensor_methods
+from pullback._c.python import bind, instance_dicts, node_methods, operators, tensor_methods
+from pullback._c.python.module_base import ModuleBase
 from pullback.ops import ENTRIES, ops, uncollected
 
 OPERANDS = ("Tensor", "Tensor?", "Operand", "Operand?")
@@ -65,7 +68,8 @@ def bind_table(namespaces: dict[str, dict]) -> None:
         for name, op in variants.items():
             setattr(ops, name, op)
             if entry.method:
-                bind_attribute(entry.method if isinstance(entry.method, str) else name, op)
+                method = entry.method if isinstance(entry.method, str) else name
+                bind_attribute(method, OpMethod(op))
             if op is not made and not entry.inplace_function:
                 continue
             public = entry.function if isinstance(entry.function, str) else name
@@ -80,3 +84,4 @@ def bind_table(namespaces: dict[str, dict]) -> None:
     indexing.install()
     node_methods.install()
     tensor_methods.install()
+    instance_dicts.install(Tensor, FunctionNode, ModuleBase)

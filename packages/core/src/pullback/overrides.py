@@ -19,6 +19,7 @@ from pullback._c.graph.overrides import (
     DisableTorchFunctionSubclass,
     _disabled_torch_function_impl,
 )
+from pullback._c.python.overridable import Overridable as _Overridable
 from pullback._help import explain_names as _explain_names
 
 __all__ = [
@@ -222,7 +223,7 @@ def _functions() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
     """Return the overridable functions by namespace, and the name of each."""
     overridable: dict[Any, list[Any]] = {}
     names: dict[Any, str] = {}
-    kinds = (_op_class(), _wrapper_class())
+    kinds = (_op_class(), _Overridable)
     for module, where in _namespaces():
         for name, value in vars(module).items():
             if isinstance(value, kinds) and not name.startswith("_"):
@@ -239,6 +240,7 @@ def _functions() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
                 names[value.__set__] = f"pullback.Tensor.{name}.__set__"
                 overridable[Tensor].append(value.__set__)
         elif callable(value):
+            value = getattr(Tensor, name)
             names.setdefault(value, f"pullback.Tensor.{name}")
             overridable.setdefault(Tensor, []).append(value)
     return overridable, names
@@ -248,10 +250,6 @@ def _op_class() -> type:
     from pullback import add
 
     return type(add)
-
-
-def _wrapper_class() -> type:
-    return type(Tensor.cpu)
 
 
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:

@@ -385,3 +385,58 @@ def test_modules_are_listed_once_or_as_often_as_they_are_there():
     model = nn.Sequential(layer, layer)
     assert list(model.modules()) == [model, layer]
     assert list(model.modules(remove_duplicate=False)) == [model, layer, layer]
+
+
+class Tagged(pb.Tensor):
+    pass
+
+
+def context():
+    kept = []
+
+    class Double(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            kept.append(ctx)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    Double.apply(pb.ones(1, requires_grad=True))
+    return kept[0]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: nn.Linear(2, 1),
+        lambda: pb.ones(1),
+        lambda: pb.ones(1).as_subclass(Tagged),
+        context,
+        lambda: nn.Parameter(pb.ones(1)),
+    ],
+)
+def test_dict_of_an_object_can_be_assigned(made):
+    original = made()
+    original.note = "mine"
+    other = made()
+    other.__dict__ = original.__dict__.copy()
+    assert other.note == "mine"
+    other.note = "other"
+    assert original.note == "mine"
+    with pytest.raises(TypeError, match="__dict__ must be set to a dictionary, not a 'int'"):
+        original.__dict__ = 3
+    assert original.note == "mine"
+
+
+def test_module_is_copied_by_its_dict():
+    layer = nn.Linear(2, 1)
+    clone = layer.__new__(type(layer))
+    clone.__dict__ = layer.__dict__.copy()
+    clone._parameters = dict(layer._parameters)
+    clone._parameters["weight"] = layer.weight * 2
+    x = pb.ones(3, 2)
+    (clone(x) - layer.bias).sum().backward()
+    assert layer.weight.grad.tolist() == [[6.0, 6.0]] and clone.bias is layer.bias

@@ -87,7 +87,7 @@ def test_op_is_where_its_entry_says(entry):
         assert hasattr(ops, name)
         if entry.method:
             method = entry.method if isinstance(entry.method, str) else name
-            assert vars(pb.Tensor)[method] is getattr(ops, name)
+            assert getattr(pb.Tensor, method) is getattr(ops, name)
         public = entry.function if isinstance(entry.function, str) else name
         if getattr(ops, name) is not op and not entry.inplace_function:
             assert not entry.function or not hasattr(pb, name)
@@ -103,6 +103,35 @@ def test_op_is_where_its_entry_says(entry):
         if entry.function and "fft" in entry.namespaces:
             assert getattr(pb.fft, public) is getattr(ops, name)
     assert op.__doc__.startswith(entry.doc)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [pb, pb.nn.functional, pb.linalg, pb.special, pb.fft],
+    ids=lambda module: module.__name__,
+)
+def test_functions_do_not_bind_to_objects_that_have_them(module):
+    # As builtin functions: a class may have one as an attribute, such as its activation.
+    kinds = (type(pb.sin), type(pb.equal))
+    functions = {name: one for name, one in vars(module).items() if isinstance(one, kinds)}
+    holder = type("Holder", (), functions)()
+    assert functions
+    for name, function in functions.items():
+        assert getattr(holder, name) is function
+
+
+def test_functions_of_objects_are_called_without_the_object():
+    class Layer(pb.nn.Module):
+        activation = pb.tanh
+        product = pb.nn.functional.linear
+        same = pb.equal
+
+    layer, x = Layer(), pb.ones(1, 2)
+    for _ in range(20):  # the interpreter specializes calls that it has seen
+        assert layer.activation(x).equal(x.tanh())
+        assert layer.product(x, weight=x).item() == 2
+        assert layer.same(x, x)
+    assert pb.Tensor.tanh is pb.tanh and x.tanh.__self__ is x
 
 
 def test_every_primitive_is_that_of_an_entry():

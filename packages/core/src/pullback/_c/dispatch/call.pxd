@@ -2,6 +2,11 @@ from cpython.object cimport PyObject
 
 from pullback._c.graph.op cimport Op
 
+
+cdef class OpMethod:
+    cdef void *vectorcall
+    cdef readonly Op op
+
 cdef object op_apply(Op op, PyObject **args)
 cdef object op_apply_inplace(Op op, PyObject **args)
 cdef object apply_as_given(Op op, PyObject **args, object target)

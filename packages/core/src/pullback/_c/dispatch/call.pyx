@@ -4,7 +4,7 @@ This is the hot path. For compiled ops there is no Python frame, no dictionary l
 from the vectorcall to the recorded node. Forward passes are in the layer `ops`.
 """
 
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport uint32_t, uint64_t
@@ -36,10 +36,10 @@ from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_VIEW, TENSOR_OVERRIDES, Tensor, is_tensor, same_device)
 from pullback._c.base.types cimport STORAGE_INFERENCE, pb_node
+from pullback._c.base.vectorcall cimport (
+    Py_TPFLAGS_METHOD_DESCRIPTOR, PyVectorcall_NARGS, pb_make_callable)
 
-cdef extern from "Python.h":
-    ctypedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *)
-    Py_ssize_t PyVectorcall_NARGS(size_t nargs)
+from types import MethodType
 
 cdef pb_globals *process = globals_()
 
@@ -505,3 +505,29 @@ cdef object op_call2(Op op, object a, object b):
 def enable(Op op not None):
     """Make an op callable."""
     op.vectorcall = <void *>op_vectorcall
+
+
+cdef object method_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf,
+                              PyObject *names):
+    return op_parse_and_apply((<OpMethod>self).op, args, PyVectorcall_NARGS(nargsf),
+                              None if names == NULL else <object>names)
+
+
+cdef class OpMethod:
+    """An op as an attribute of Tensor, which binds to tensors; as one of the class it is the op."""
+
+    def __init__(self, Op op not None):
+        self.vectorcall = <void *>method_vectorcall
+        self.op = op
+
+    def __get__(self, instance, owner):
+        return self.op if instance is None else MethodType(self.op, instance)
+
+    def __repr__(self):
+        return f"<method {self.op.__name__} of 'pullback.Tensor' objects>"
+
+
+cdef OpMethod probe = OpMethod.__new__(OpMethod)
+pb_make_callable(<PyTypeObject *>OpMethod,
+                 <Py_ssize_t>(<char *>&probe.vectorcall - <char *><PyObject *>probe),
+                 Py_TPFLAGS_METHOD_DESCRIPTOR)

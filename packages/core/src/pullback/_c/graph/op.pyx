@@ -6,25 +6,12 @@
 from cpython.number cimport PyIndex_Check, PyNumber_Check, PyNumber_Index
 from cpython.object cimport PyObject, PyObject_IsInstance, PyTypeObject
 from pullback._c.base.dtype cimport dtype_code, dtype_object
+from pullback._c.base.vectorcall cimport pb_make_callable
 from pullback._c.device.device cimport device
 from pullback._c.graph.tensor cimport is_tensor
 from pullback._c.graph.size import check_layout
-from types import MethodType
 
 __all__ = ["Op", "op_names"]
-
-cdef extern from *:
-    """
-    #include <Python.h>
-    #include <stddef.h>
-    static void pb_make_callable(PyTypeObject *type, Py_ssize_t offset) {
-        type->tp_vectorcall_offset = offset;
-        type->tp_call = PyVectorcall_Call;
-        type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
-        PyType_Modified(type);
-    }
-    """
-    void pb_make_callable(PyTypeObject *type, Py_ssize_t offset)
 
 
 class Missing:
@@ -42,6 +29,8 @@ cdef dict by_name = {}
 cdef class Op:
     """A differentiable operation: call it as a function, or through a tensor as a method.
 
+    Like a builtin function it does not bind to instances of a class that has it as an attribute.
+
     Attributes: ``name``, ``arg_names``, ``node_name`` (of the node it records), ``entry`` (of the
     op table), ``formulas`` (its derivatives).
 
@@ -51,7 +40,7 @@ cdef class Op:
     """
 
     def __get__(self, instance, owner):
-        return self if instance is None else MethodType(self, instance)
+        return self                     # `inspect` takes it for a function then
 
     def __repr__(self):
         return f"<built-in op {self.__name__}>"
@@ -264,4 +253,4 @@ def op_names():
 
 cdef Op probe = Op.__new__(Op)
 pb_make_callable(<PyTypeObject *>Op,
-                 <Py_ssize_t>(<char *>&probe.vectorcall - <char *><PyObject *>probe))
+                 <Py_ssize_t>(<char *>&probe.vectorcall - <char *><PyObject *>probe), 0)

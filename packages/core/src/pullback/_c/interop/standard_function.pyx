@@ -13,28 +13,13 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZ
 from libc.stdint cimport uint32_t
 
 from pullback._c.base.dtype cimport CATEGORY_FLOATING, dtype_category
+from pullback._c.base.vectorcall cimport (
+    PyObject_Vectorcall, PyVectorcall_NARGS, pb_make_callable)
 from pullback._c.graph.tensor cimport Tensor
 
 import inspect
 
 __all__ = ["StandardFunction", "share_dtype"]
-
-cdef extern from *:
-    """
-    #include <Python.h>
-    static void pb_make_callable(PyTypeObject *type, Py_ssize_t offset) {
-        type->tp_vectorcall_offset = offset;
-        type->tp_call = PyVectorcall_Call;
-        type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
-        PyType_Modified(type);
-    }
-    """
-    void pb_make_callable(PyTypeObject *type, Py_ssize_t offset)
-
-cdef extern from "Python.h":
-    Py_ssize_t PyVectorcall_NARGS(size_t nargs)
-    object PyObject_Vectorcall(object callable, PyObject *const *args, size_t nargsf,
-                               PyObject *names)
 
 cdef str AXIS = "axis"                  # interned, as the names of keywords are
 cdef str KEEPDIMS = "keepdims"
@@ -176,7 +161,7 @@ cdef class StandardFunction:
 cdef int register_type() except -1:
     cdef StandardFunction probe = StandardFunction.__new__(StandardFunction)
     pb_make_callable(<PyTypeObject *>StandardFunction,
-                     <Py_ssize_t>(<char *>&probe.vectorcall - <char *><PyObject *>probe))
+                     <Py_ssize_t>(<char *>&probe.vectorcall - <char *><PyObject *>probe), 0)
     return 0
 
 

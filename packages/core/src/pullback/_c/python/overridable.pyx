@@ -11,7 +11,9 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
-from pullback._c.graph.op cimport Op
+from pullback._c.base.vectorcall cimport (
+    Py_TPFLAGS_METHOD_DESCRIPTOR, PyObject_Vectorcall, PyVectorcall_NARGS, pb_make_callable)
+from pullback._c.dispatch.call cimport OpMethod
 from pullback._c.graph.overrides cimport call_override, is_overriding, modes_enabled
 from pullback._c.graph.tensor cimport Tensor
 from pullback._c.graph.overrides import default_override, keep_results_of
@@ -19,24 +21,7 @@ from pullback._c.graph.tensor import bind_attribute
 from pullback._c.python.node_methods import Method
 from pullback._help import explain_members
 
-__all__ = ["Attribute", "Overridable", "install", "wrap"]
-
-cdef extern from *:
-    """
-    #include <Python.h>
-    static void pb_make_method(PyTypeObject *type, Py_ssize_t offset) {
-        type->tp_vectorcall_offset = offset;
-        type->tp_call = PyVectorcall_Call;
-        type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
-        PyType_Modified(type);
-    }
-    """
-    void pb_make_method(PyTypeObject *type, Py_ssize_t offset)
-
-cdef extern from "Python.h":
-    Py_ssize_t PyVectorcall_NARGS(size_t nargs)
-    object PyObject_Vectorcall(object callable, PyObject *const *args, size_t nargsf,
-                               PyObject *names)
+__all__ = ["Attribute", "Overridable", "OverridableMethod", "install", "wrap"]
 
 cdef pb_globals *process = globals_()
 
@@ -80,31 +65,42 @@ cdef class Overridable:
 
     cdef void *vectorcall
     cdef readonly object __wrapped__
-    cdef readonly object __objclass__   # of a method: Tensor
     cdef bint by_arguments
     cdef dict __dict__
 
-    def __init__(self, function, owner=None, name=None, bint by_arguments=True):
+    def __init__(self, function, name, bint by_arguments=True):
         self.vectorcall = <void *>call_overridable
         self.__wrapped__ = function
-        self.__objclass__ = owner
         self.by_arguments = by_arguments
         self.__doc__ = function.__doc__
-        self.__name__ = self.__qualname__ = name or function.__name__
+        self.__name__ = self.__qualname__ = name
         self.__module__ = "pullback"
 
     def __get__(self, instance, owner):
-        if instance is None or self.__objclass__ is None:
-            return self
-        return MethodType(self, instance)
+        return self
 
     def __repr__(self):
-        where = self.__module__ if self.__objclass__ is None else "pullback.Tensor"
-        return f"<function {where}.{self.__name__}>"
+        return f"<function {self.__module__}.{self.__name__}>"
 
     def __reduce__(self):
-        return self.__name__ if self.__objclass__ is None else (
-            getattr, (self.__objclass__, self.__name__))
+        return self.__name__
+
+
+cdef class OverridableMethod(Overridable):
+    """A method of Tensor, which overrides of its arguments receive the calls of."""
+
+    @property
+    def __objclass__(self):
+        return Tensor
+
+    def __get__(self, instance, owner):
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self):
+        return f"<function pullback.Tensor.{self.__name__}>"
+
+    def __reduce__(self):
+        return getattr, (Tensor, self.__name__)
 
 
 cdef class Attribute:
@@ -166,7 +162,7 @@ def torch_function(cls, function, types, args=(), kwargs=None):
 def wrap(dict namespace not None, tuple names not None, bint by_arguments=True):
     """Make functions of a module overridable; with ``by_arguments=False`` by modes alone."""
     for name in names:
-        made = namespace[name] = Overridable(namespace[name], None, name, by_arguments)
+        made = namespace[name] = Overridable(namespace[name], name, by_arguments)
         made.__module__ = namespace["__name__"]
 
 
@@ -175,14 +171,14 @@ def install():
     builtin = type(Tensor.dim)          # a method of compiled code
     operator = type(Tensor.__add__)     # tests its operands
     for name, value in dict(<object>(<PyTypeObject *>Tensor).tp_dict).items():
-        if name in NOT_WRAPPED or isinstance(value, (Op, operator)):
+        if name in NOT_WRAPPED or isinstance(value, (OpMethod, operator)):
             continue
         if isinstance(value, property):
             bind_attribute(name, Attribute(value, name))
         elif isinstance(value, Method):
-            bind_attribute(name, Overridable(value.function, Tensor, name))
+            bind_attribute(name, OverridableMethod(value.function, name))
         elif isinstance(value, (builtin, BuiltinFunctionType, FunctionType)):
-            bind_attribute(name, Overridable(value, Tensor, name))
+            bind_attribute(name, OverridableMethod(value, name))
     bind_attribute("__torch_function__", classmethod(torch_function))
     bind_attribute("nelement", Tensor.numel)
     bind_attribute("ndimension", Tensor.dim)
@@ -191,5 +187,6 @@ def install():
 
 
 cdef Overridable probe = Overridable.__new__(Overridable)
-pb_make_method(<PyTypeObject *>Overridable,
-               <Py_ssize_t>(<char *>&probe.vectorcall - <char *><PyObject *>probe))
+cdef Py_ssize_t offset = <Py_ssize_t>(<char *>&probe.vectorcall - <char *><PyObject *>probe)
+pb_make_callable(<PyTypeObject *>Overridable, offset, 0)
+pb_make_callable(<PyTypeObject *>OverridableMethod, offset, Py_TPFLAGS_METHOD_DESCRIPTOR)
