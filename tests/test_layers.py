@@ -63,7 +63,7 @@ ALLOWED = {
         "func": {"_help", "_c/graph", "_c/engine", "_c/transforms", "ops", "autograd", "nn"},
         "nn": {"_help", "_c/graph", "_c/python", "ops/nn", "ops/rules", "utils", "."},
         "amp": {"_c/transforms", "."},
-        "_dynamo": {"compiler", "nn", "."},
+        "_dynamo": {"compiler", "."},
         "compiler": {
             *(
                 "_c/base",

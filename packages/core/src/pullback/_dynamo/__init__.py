@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from pullback._dynamo import _trace_wrapped_higher_order_op, utils
+from pullback._dynamo import _trace_wrapped_higher_order_op, eval_frame, utils
 from pullback.compiler import allow_in_graph, assume_constant_result, disable, is_compiling, reset
-from pullback.nn import Module
+from pullback.compiler.modules import OptimizedModule
 
 __all__ = [
     "OptimizedModule",
@@ -15,6 +15,7 @@ __all__ = [
     "assume_constant_result",
     "config",
     "disable",
+    "eval_frame",
     "graph_break",
     "is_compiling",
     "is_dynamo_supported",
@@ -27,10 +28,6 @@ __all__ = [
 ]
 
 config = SimpleNamespace()  # which programs set, and nothing reads
-
-
-class OptimizedModule(Module):
-    """The class of compiled modules in torch; nothing here is one."""
 
 
 def graph_break(msg: str = "") -> None:
@@ -46,7 +43,7 @@ def _marks(name: str) -> Any:
         return None
 
     mark.__name__ = mark.__qualname__ = name
-    mark.__doc__ = f"""Do nothing: a compiler would take a tensor's sizes or address as marked.
+    mark.__doc__ = f"""Do nothing: torch's compiler takes a tensor's sizes or address as marked.
 
     >>> import pullback._dynamo
     >>> pullback._dynamo.{name}(pullback.ones(2))
@@ -60,7 +57,7 @@ mark_static_address = _marks("mark_static_address")
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """Return an empty list: there is no compiler.
+    """Return an empty list: ``compile`` has no backends to choose from.
 
     >>> import pullback._dynamo
     >>> pullback._dynamo.list_backends()
@@ -70,7 +67,7 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
 
 
 def is_dynamo_supported() -> bool:
-    """Return False: nothing is compiled.
+    """Return False: ``compile`` records kernels, and does not trace Python's bytecode.
 
     >>> import pullback._dynamo
     >>> pullback._dynamo.is_dynamo_supported()

@@ -4,7 +4,7 @@ __all__ = ["is_compile_supported"]
 
 
 def is_compile_supported(device_type: object) -> bool:
-    """Return False: nothing is compiled for any device.
+    """Return False: no device has a compiler that traces bytecode.
 
     >>> from pullback._dynamo.utils import is_compile_supported
     >>> is_compile_supported("cpu")

@@ -24,16 +24,18 @@ from pullback.autograd import grad as _grad
 from pullback.autograd._dot import Dot
 from pullback.autograd.grad_mode import enable_grad, no_grad
 from pullback.compiler.guards import TooManyReferences, guards_of
+from pullback.compiler.modules import OptimizedModule
 from pullback.compiler.report import Explanation, dot_of
 from pullback.func._tree import leaves, rebuild, tree_map
 from pullback.nn import Module
 from pullback.ops import ops
 
-__all__ = ["CompiledModule", "compile"]
+__all__ = ["compile"]
 
 ALL: weakref.WeakSet[Compiled] = weakref.WeakSet()  # that exist
 stance = "default"
 _LIMIT = 16  # signatures after which a function that varies is named
+_MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 _TRIES = 3  # captures of one function in a row that keep new memory
 
 # What `Recorder.changes` holds: the constants of _c/base/state.pxd.
@@ -485,35 +487,6 @@ class CompiledFunction(Function):
 # ---- the function --------------------------------------------------------------------------------
 
 
-class CompiledModule(Module):
-    """What ``compile`` returns for a module: the module, with a compiled forward pass.
-
-    The module itself is ``_orig_mod``; attributes that are not found here are looked up there.
-
-    >>> import pullback
-    >>> layer = pullback.compile(pullback.nn.Linear(2, 3))
-    >>> layer(pullback.ones(1, 2)).shape, layer.in_features
-    (Size([1, 3]), 2)
-    """
-
-    def __init__(self, module: Module, fullgraph: bool, limit: int):
-        super().__init__()
-        self._orig_mod = module
-        self.__dict__["_compiled"] = Compiled(module, fullgraph, limit)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module's compiled forward pass."""
-        return self._compiled(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name == "_orig_mod":
-                raise
-            return getattr(super().__getattr__("_orig_mod"), name)
-
-
 def compile(
     model: Callable[..., Any] | None = None,
     *,
@@ -537,11 +510,11 @@ def compile(
 
     What cannot be replayed, such as ``item()``, runs eagerly, with one warning; with ``fullgraph``
     it raises. ``disable`` returns the function as it is. Without a model it is a decorator.
-    ``backend``, ``name``, ``isolate_recompiles`` and ``shapes_spec`` are ignored; so is
-    ``dynamic``, since each size of an argument has a program of its own.
+    ``mode``, ``backend``, ``name``, ``isolate_recompiles`` and ``shapes_spec`` change nothing; nor
+    does ``dynamic``, since each size of an argument has a program of its own.
 
-    Raises: RuntimeError for a ``mode`` together with ``options``, and with ``fullgraph`` for what
-    cannot be captured; TypeError for what cannot be called.
+    Raises: RuntimeError for a ``mode`` that torch does not have, for one with ``options``, and with
+    ``fullgraph`` for what cannot be captured; TypeError for what cannot be called.
 
     >>> import pullback
     >>> @pullback.compile
@@ -554,6 +527,8 @@ def compile(
         raise RuntimeError(
             "Either mode or options can be specified, but both can't be specified at the same time."
         )
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
     if model is None:
         return lambda function: compile(
             function,
@@ -565,9 +540,8 @@ def compile(
         )
     if not callable(model):
         raise TypeError(f"compile(): argument 'model' must be callable, not {type(model).__name__}")
-    if disable or isinstance(model, (Compiled, CompiledModule)):
+    if disable or isinstance(model, (Compiled, OptimizedModule)):
         return model
     limit = _LIMIT if recompile_limit is None else recompile_limit
-    if isinstance(model, Module):
-        return CompiledModule(model, fullgraph, limit)
-    return Compiled(model, fullgraph, limit)
+    compiled = Compiled(model, fullgraph, limit)
+    return OptimizedModule(model, compiled) if isinstance(model, Module) else compiled

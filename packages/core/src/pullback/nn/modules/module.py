@@ -439,7 +439,15 @@ class Module(_hooks.HookMethods, StateDictMethods, ConversionMethods, ModuleBase
         return replica
 
     def compile(self, *args, **kwargs):
-        """Do nothing: there is no compiler yet; calls run ``forward`` as before."""
+        """Compile the module's calls in place, with the arguments of ``pullback.compile``.
+
+        >>> import pullback
+        >>> layer = pullback.nn.Linear(2, 3)
+        >>> layer.compile()
+        >>> layer(pullback.ones(1, 2)).shape
+        pullback.Size([1, 3])
+        """
+        self._compiled_call_impl = pullback.compile(self._call_impl, *args, **kwargs)
 
     def _get_name(self):
         return type(self).__name__
