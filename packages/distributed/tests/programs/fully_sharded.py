@@ -131,6 +131,18 @@ def check_that_whole_parameters_are_freed():
     assert seen == [0, 1, 1, 1], seen  # the outer one is in use until the end
 
 
+def check_class():
+    model, plain = divided(), Network()
+    assert isinstance(model, fsdp.FSDPModule) and isinstance(model, Network)
+    assert not isinstance(plain, fsdp.FSDPModule)
+    assert type(model).__name__ == "FSDPNetwork" and type(model) is type(divided())
+    model.set_reshard_after_forward(False, recurse=False)
+    units = [part.__dict__["_pullback_sharded_unit"] for part in (*model.blocks, model)]
+    assert [unit.frees for unit in units] == [True, True, True, False]
+    model.set_reshard_after_forward(False)
+    assert not any(unit.frees for unit in units)
+
+
 def check_errors():
     for module, error, text in (
         (3, TypeError, "must be Module, not int"),
@@ -151,6 +163,7 @@ def main():
         check_training(rank, size, frees)
     check_checkpoints(rank, size)
     check_that_whole_parameters_are_freed()
+    check_class()
     check_errors()
     dist.destroy_process_group()
 

@@ -82,6 +82,7 @@ __all__ = [
 
 
 _HOME = "pullback_distributed"
+_NAMED_ALIKE = {"_composable.fsdp": "fsdp"}  # an older name of torch's for it
 
 
 class ReduceOp(IntEnum):
@@ -322,15 +323,15 @@ class _Modules(MetaPathFinder):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if not name.startswith(f"{__name__}.") or name == f"{__name__}.absent":
             return None
-        home = _HOME + name.removeprefix(__name__)
+        inner = name.removeprefix(f"{__name__}.")
+        home = f"{_HOME}.{_NAMED_ALIKE.get(inner, inner)}"
         try:
             module = import_module(home)
         except ModuleNotFoundError as error:
             if not f"{home}.".startswith(f"{error.name}."):
                 raise
-            from pullback.distributed.absent import find
-
-            return find(name.removeprefix(f"{__name__}."))
+            return import_module(f"{__name__}.absent").find(inner)
+        import_module(f"{__name__}.absent").complete(module, inner)
         return ModuleSpec(name, _Alias(module), is_package=hasattr(module, "__path__"))
 
 

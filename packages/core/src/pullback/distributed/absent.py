@@ -19,8 +19,13 @@ _COLLECTIVES = (
     *("reduce", "reduce_scatter", "scatter"),
 )
 _SHARDED = (
-    *("CPUOffload", "CPUOffloadPolicy", "FSDPModule", "FullyShardedDataParallel"),
-    *("MixedPrecision", "MixedPrecisionPolicy", "OffloadPolicy", "fully_shard"),
+    *("BackwardPrefetch", "CPUOffload", "CPUOffloadPolicy", "FSDPModule"),
+    *("FullOptimStateDictConfig", "FullStateDictConfig", "FullyShardedDataParallel"),
+    *("LocalOptimStateDictConfig", "LocalStateDictConfig", "MixedPrecision"),
+    *("MixedPrecisionPolicy", "OffloadPolicy", "OptimStateDictConfig", "OptimStateKeyType"),
+    *("ShardedOptimStateDictConfig", "ShardedStateDictConfig", "ShardingStrategy"),
+    *("StateDictConfig", "StateDictSettings", "StateDictType", "UnshardHandle", "fully_shard"),
+    "register_fsdp_forward_method",
 )
 _SPREAD = (
     *("DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard"),
@@ -40,6 +45,21 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "device_mesh": ("DeviceMesh", "init_device_mesh"),
 }
 _IN_PACKAGE = ("nn", "optim", "fsdp", "_composable")  # of pullback-distributed
+
+
+def complete(module: ModuleType, name: str) -> None:
+    """Give a module of pullback-distributed the names of torch's that it lacks.
+
+    >>> import types
+    >>> from pullback.distributed.absent import complete
+    >>> module = types.ModuleType("optim")
+    >>> complete(module, "optim")
+    >>> module.ZeroRedundancyOptimizer.__module__
+    'pullback.distributed.optim'
+    """
+    for missing in _NAMES.get(name, ()):
+        if not hasattr(module, missing):
+            setattr(module, missing, _refusing(name, missing, installed=True))
 
 
 def find(name: str) -> ModuleSpec | None:
@@ -71,18 +91,18 @@ class _Absent(Loader):
             setattr(module, name, _refusing(self._name, name))
 
 
-def _refusing(module: str, name: str) -> Any:
+def _refusing(module: str, name: str, installed: bool = False) -> Any:
     where = f"pullback.distributed.{module}"
 
     def refuse(*args: Any, **kwargs: Any) -> None:
-        if module.partition(".")[0] in _IN_PACKAGE:
+        if not installed and module.partition(".")[0] in _IN_PACKAGE:
             raise ImportError(
                 f"{where}.{name} needs the package pullback-distributed: install it with "
                 "'pip install pullback-distributed' (or pullback[distributed])",
                 name="pullback_distributed",
             )
         raise NotImplementedError(
-            f"{where}.{name}: tensors that lie on several processes are left out; fully_shard of "
+            f"{where}.{name}: tensors on several processes are left out; fully_shard of "
             "pullback.distributed.fsdp divides parameters among processes"
         )
 

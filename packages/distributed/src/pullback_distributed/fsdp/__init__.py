@@ -1,6 +1,7 @@
 """Parameters divided among the processes: ``fully_shard``."""
 
 from pullback_distributed.fsdp.fully_shard import (
+    FSDPModule,
     ShardInfo,
     clip_grad_norm_,
     full_state_dict,
@@ -11,6 +12,7 @@ from pullback_distributed.fsdp.fully_shard import (
 )
 
 __all__ = [
+    "FSDPModule",
     "ShardInfo",
     "clip_grad_norm_",
     "full_state_dict",

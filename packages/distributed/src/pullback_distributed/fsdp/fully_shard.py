@@ -23,6 +23,7 @@ from pullback_distributed.groups.lifecycle import world
 from pullback_distributed.groups.process_group import ProcessGroup
 
 _UNIT = "_pullback_sharded_unit"
+_KINDS: dict[type[Module], type[Module]] = {}  # of divided modules, by their class before
 
 
 def fully_shard(
@@ -65,9 +66,46 @@ def fully_shard(
             broadcast(getattr(*found[0]).detach(), group=group, group_src=0)
     unit = Unit(homes, group, reshard_after_forward)
     module.__dict__[_UNIT] = unit
+    module.__class__ = _divided(type(module))
     module.register_forward_pre_hook(unit.enter, prepend=True)
     module.register_forward_hook(unit.leave, always_call=True)
     return module
+
+
+class FSDPModule:
+    """What ``fully_shard`` adds to a module's class: ``isinstance`` finds divided modules by it."""
+
+    def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
+        """Set whether whole parameters are freed after forward; of divided modules in it, too.
+
+        Raises: ValueError for what is no bool.
+
+        >>> import pullback, pullback_distributed as dist
+        >>> from pullback_distributed.fsdp import FSDPModule, fully_shard
+        >>> dist.init_process_group()
+        >>> model = fully_shard(pullback.nn.Linear(2, 1))
+        >>> isinstance(model, FSDPModule)
+        True
+        >>> model.set_reshard_after_forward(False)
+        >>> dist.destroy_process_group()
+        """
+        if not isinstance(reshard_after_forward, bool):
+            raise ValueError(
+                "reshard_after_forward should be a bool, got "
+                f"{type(reshard_after_forward).__name__}"
+            )
+        parts: Iterable[Any] = self.modules() if recurse and isinstance(self, Module) else (self,)
+        for part in parts:
+            if isinstance(part, FSDPModule):
+                getattr(part, _UNIT).frees = reshard_after_forward
+
+
+def _divided(kind: type[Module]) -> type[Module]:
+    """Return a module's class with what divided modules have."""
+    if kind not in _KINDS:
+        names = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+        _KINDS[kind] = type(f"FSDP{kind.__name__}", (FSDPModule, kind), names)
+    return _KINDS[kind]
 
 
 def _homes_of(module: Module) -> dict[int, list[tuple[Module, str]]]:

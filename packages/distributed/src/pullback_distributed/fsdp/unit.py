@@ -55,7 +55,7 @@ class Unit:
         self, homes: dict[int, list[tuple[Module, str]]], group: ProcessGroup, frees: bool
     ) -> None:
         self.group = group
-        self._frees = frees  # whole parameters after the forward pass
+        self.frees = frees  # whole parameters after the forward pass
         wholes = [getattr(*found[0]) for found in homes.values()]
         self.slots = [
             Slot(found, whole, group) for found, whole in zip(homes.values(), wholes, strict=True)
@@ -118,7 +118,7 @@ class Unit:
             self._places[whole.untyped_storage().data_ptr()] = place
             for home, name in slot.homes:
                 home.__dict__[name] = whole
-        if self._frees and pullback.is_grad_enabled():
+        if self.frees and pullback.is_grad_enabled():
             context = saved_tensors_hooks(self._pack, self._unpack)
             context.__enter__()
             self._contexts.append(context)
