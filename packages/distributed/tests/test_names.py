@@ -12,6 +12,7 @@ def test_fsdp_has_torch_s_names(name):
 
     assert module.fully_shard is fsdp.fully_shard
     assert module.FSDPModule is fsdp.FSDPModule
+    assert importlib.import_module("pullback.distributed.fsdp.fully_sharded_data_parallel")
     for left_out in ("FullyShardedDataParallel", "MixedPrecisionPolicy", "StateDictType"):
         with pytest.raises(NotImplementedError, match=f"fsdp.{left_out}: tensors on several"):
             getattr(module, left_out)()

@@ -440,3 +440,54 @@ def test_module_is_copied_by_its_dict():
     x = pb.ones(3, 2)
     (clone(x) - layer.bias).sum().backward()
     assert layer.weight.grad.tolist() == [[6.0, 6.0]] and clone.bias is layer.bias
+
+
+def test_getattr_of_a_subclass_receives_the_names_of_members():
+    asked = []
+
+    class Watched(nn.Linear):
+        def __getattr__(self, name):
+            asked.append(name)
+            return super().__getattr__(name)
+
+    class Further(Watched):
+        pass
+
+    layer = Further(2, 1)
+    asked.clear()
+    layer.register_buffer("scale", pb.ones(1))
+    layer.inner = nn.Identity()
+    asked.clear()
+    assert layer.weight is layer._parameters["weight"]
+    assert layer.scale is layer._buffers["scale"] and layer.inner is layer._modules["inner"]
+    assert asked == ["weight", "scale", "inner"]
+    layer.in_features, layer.training, layer.forward
+    assert asked == ["weight", "scale", "inner"]
+    with pytest.raises(AttributeError, match="'Further' object has no attribute 'nothing'"):
+        layer.nothing
+    asked.clear()
+    layer(pb.ones(1, 2))
+    assert asked == ["weight", "bias"]
+
+
+def test_getattr_of_a_subclass_may_replace_members():
+    class Halved(nn.Linear):
+        def __getattr__(self, name):
+            found = super().__getattr__(name)
+            return found / 2 if name == "weight" else found
+
+    layer = Halved(2, 1, bias=False)
+    x = pb.ones(1, 2)
+    layer(x).sum().backward()
+    assert pb.equal(layer(x), x @ layer._parameters["weight"].T / 2)
+    assert layer._parameters["weight"].grad.tolist() == [[0.5, 0.5]]
+
+
+def test_call_impl_of_a_subclass_runs():
+    class Doubled(nn.Linear):
+        def _call_impl(self, *args, **kwargs):
+            return 2 * super()._call_impl(*args, **kwargs)
+
+    layer, x = Doubled(2, 1), pb.ones(1, 2)
+    assert pb.equal(layer(x), 2 * layer.forward(x))
+    assert pb.equal(nn.Sequential(layer)(x), layer(x))

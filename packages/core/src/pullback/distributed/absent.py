@@ -36,6 +36,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "nn.functional": _COLLECTIVES,
     "optim": ("ZeroRedundancyOptimizer",),
     "fsdp": _SHARDED,
+    "fsdp.fully_sharded_data_parallel": _SHARDED,
     "_composable": (),
     "_composable.fsdp": _SHARDED,
     "tensor": _SPREAD,

@@ -19,6 +19,7 @@ cdef extern from "Python.h":
     PyObject *_PyObject_GenericGetAttrWithDict(
         object, object, PyObject *, int suppress) except? NULL
     PyObject **_PyObject_GetDictPtr(object)
+    PyObject *_PyType_Lookup(type, object)      # through the cache of types; borrowed
     int delete_attribute "PyObject_GenericSetAttr"(object, object, PyObject *) except -1
     PyObject *call_or_null "PyObject_Call"(object, object, PyObject *)
 
@@ -34,6 +35,15 @@ def set_call_hooked(bint hooked):
     """Say that every call of every module goes through ``_call_impl``, for hooks of all modules."""
     global call_hooked
     call_hooked = hooked
+
+
+cdef object own_call = None             # nn.Module._call_impl
+
+
+def set_own_call(function):
+    """Set what runs where a subclass has no ``_call_impl`` of its own."""
+    global own_call
+    own_call = function
 
 
 # Pairs of functions around every call; None: there are none.
@@ -143,7 +153,8 @@ cdef class ModuleBase:
             if hooks == NULL:
                 raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
             hooked = hooked or <object>hooks
-        if hooked or PyDict_Contains(<object>attributes[0], "_compiled_call_impl"):
+        if (hooked or PyDict_Contains(<object>attributes[0], "_compiled_call_impl")
+                or _PyType_Lookup(type(self), "_call_impl") != <PyObject *>own_call):
             run = self._wrapped_call_impl
         else:
             run = self.forward
@@ -163,22 +174,24 @@ cdef class ModuleBase:
             result = <object>found
             Py_XDECREF(found)           # Cython counted a new reference
             return result
-        members = member_of(self, name)
-        if members != NULL:
-            return (<dict>members)[name]
+        if _PyType_Lookup(type(self), "__getattr__") == own_getattr:
+            members = member_of(self, name)
+            if members != NULL:
+                return (<dict>members)[name]
         raise AttributeError            # the text comes from __getattr__, which is called now
 
-    def __getattr__(self, name):
-        # Subclasses call `super().__getattr__(name)` for a member, too.
+    # nn.Module has the next three functions as `__getattr__`, `__setattr__` and `__delattr__`. A
+    # compiled `__getattr__` would be called by `__getattribute__`, before that of a subclass, which
+    # receives the names of members, too. With the other two in a compiled class,
+    # `object.__setattr__(module, name, value)` would raise TypeError, with which programs set an
+    # attribute that does not become a member.
+
+    def _missing_attribute(self, name):
         cdef PyObject *members = member_of(self, name)
         if members != NULL:
             return (<dict>members)[name]
         from pullback._help.names import missing_member
         raise missing_member("torch.nn.Module", name, self, type(self))
-
-    # nn.Module has the next two functions as `__setattr__` and `__delattr__`. A compiled class that
-    # defined those would make `object.__setattr__(module, name, value)` raise TypeError, with which
-    # programs set an attribute that does not become a member.
 
     def _set_attribute(self, name, value):
         if is_tensor(value) or isinstance(value, ModuleBase) or member_of(self, name) != NULL:
@@ -193,3 +206,6 @@ cdef class ModuleBase:
             return
         del (<dict>members)[name]
         self._non_persistent_buffers_set.discard(name)
+
+
+cdef PyObject *own_getattr = _PyType_Lookup(ModuleBase, "_missing_attribute")

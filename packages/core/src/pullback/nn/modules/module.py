@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import pullback
 from pullback import Tensor
-from pullback._c.python.module_base import ModuleBase
+from pullback._c.python.module_base import ModuleBase, set_own_call
 from pullback.nn.base import errors as _errors  # noqa: F401  # errors of calls name the module
 from pullback.nn.base import hooks as _hooks
 from pullback.nn.base.conversion import ConversionMethods
@@ -112,6 +112,7 @@ class Module(_hooks.HookMethods, StateDictMethods, ConversionMethods, ModuleBase
 
     # ---- members ---------------------------------------------------------------------------------
 
+    __getattr__ = ModuleBase._missing_attribute
     __setattr__ = ModuleBase._set_attribute
     __delattr__ = ModuleBase._delete_attribute
 
@@ -468,3 +469,6 @@ class Module(_hooks.HookMethods, StateDictMethods, ConversionMethods, ModuleBase
         if not lines + children:
             return f"{self._get_name()}()"
         return self._get_name() + "(\n  " + "\n  ".join(lines + children) + "\n)"
+
+
+set_own_call(Module._call_impl)
