@@ -67,6 +67,7 @@ ALLOWED = {
         "compiler": {
             *(
                 "_c/base",
+                "_c/dispatch",
                 "_c/graph",
                 "_c/capture",
                 "_c/program",

@@ -25,6 +25,12 @@ from pullback.autograd._dot import Dot
 from pullback.autograd.grad_mode import enable_grad, no_grad
 from pullback.compiler.guards import TooManyReferences, guards_of
 from pullback.compiler.modules import OptimizedModule
+from pullback.compiler.numbers import (
+    NumberArgument,
+    device_of_numbers,
+    with_numbers,
+    without_numbers,
+)
 from pullback.compiler.report import Explanation, dot_of
 from pullback.func._tree import leaves, rebuild, tree_map
 from pullback.nn import Module
@@ -67,6 +73,7 @@ class Compiled(CompiledCallable):
         self.refusals: list[str] = []
         self._kept = 0  # captures in a row that kept new memory
         self._warned = False
+        self._plain = False  # floats are taken as they are
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             with contextlib.suppress(AttributeError):
                 setattr(self, name, getattr(function, name))
@@ -79,6 +86,7 @@ class Compiled(CompiledCallable):
         self.refusals = []
         self._kept = 0
         self._warned = False
+        self._plain = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles begin without programs."""
@@ -136,17 +144,24 @@ class Compiled(CompiledCallable):
             return self.function(*args, **kwargs)
         self.entries[:] = [one for one in self.entries if not one.signature.outdated()]
         try:
-            guards, reads_options = guards_of(self.function, (args, kwargs))
+            guards, reads_options, asks_types = guards_of(self.function, (args, kwargs))
         except TooManyReferences as error:
             self._refuse(f"a function that refers to too much, as {error}")
             self._kept = _TRIES
             return self.function(*args, **kwargs)
-        signature = Signature(args, kwargs)
+        numbers = {} if asks_types or self._plain else self._numbers(args, kwargs)
+        signature = Signature(args, kwargs, numbers)
         if signature.overlaps(guards):
             self._kept += 1
             return self.function(*args, **kwargs)
-        capture = _Capture(self, Entry(signature), args, kwargs)
-        value = capture.run()
+        capture = _Capture(self, Entry(signature), args, kwargs, numbers)
+        try:
+            value = capture.run()
+        except Exception:
+            if not numbers or capture.has_effects:
+                raise
+            self._plain = True  # perhaps something takes no number but a float
+            return self.capture(args, kwargs)
         if capture.refusal is not None:
             self._refuse(capture.refusal)
             signature.guard(guards, False)
@@ -165,6 +180,15 @@ class Compiled(CompiledCallable):
         self._kept = 0
         self.entries.append(capture.entry)
         return value
+
+    def _numbers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Tensor]:
+        """Return which floats vary from call to call, as Signature takes them."""
+        for entry in self.entries:
+            found = entry.program and entry.signature.varying(args, kwargs)
+            if found:
+                like = device_of_numbers((args, kwargs))
+                return {} if like is None else dict.fromkeys(found, like)
+        return {}
 
     def _refuse(self, why: str) -> None:
         self.refusals.append(why)
@@ -193,21 +217,37 @@ class Compiled(CompiledCallable):
 class _Capture:
     """One call of a function that is recorded."""
 
-    def __init__(self, owner: Compiled, entry: Entry, args: Any, kwargs: Any):
+    def __init__(
+        self, owner: Compiled, entry: Entry, args: Any, kwargs: Any, numbers: dict[str, Tensor]
+    ):
         self.owner = owner
         self.entry = entry
         self.args, self.kwargs = args, kwargs
+        self.numbers: dict[str, NumberArgument] = {}
+        self.given = args, kwargs
+        if numbers:
+            self.given = (
+                with_numbers(args, "args", numbers, self.numbers),
+                with_numbers(kwargs, "kwargs", numbers, self.numbers),
+            )
         self.inputs = entry.signature.tensors
         self.refusal: str | None = None
+        self.has_effects = False
 
     def run(self) -> Any:
         """Run the function; fill the entry if its kernels can be replayed."""
         recorder = Recorder(self.inputs, self.owner.fullgraph)
         recorder.begin()
         try:
-            value = self.owner.function(*self.args, **self.kwargs)
+            value = self.owner.function(*self.given[0], **self.given[1])
+            if self.numbers:
+                value = without_numbers(value)
         finally:
             recorder.end()
+            self.has_effects = recorder.has_effects()
+            read = {where for where, one in self.numbers.items() if one.close()}
+        if read:
+            self.entry.signature.fix(self.args, self.kwargs, read)
         self.refusal = recorder.refusal
         if self.refusal is None:
             self.use(recorder, value)
@@ -506,7 +546,9 @@ def compile(
     A later call runs the recorded program if it is like the first: arguments with the same sizes,
     strides, dtypes, devices and ``requires_grad``, equal other arguments, and the same modes,
     modules and numbers that the function refers to. Otherwise another program is recorded, up to
-    ``recompile_limit`` (16). Results and gradients are those of the function itself, bit for bit.
+    ``recompile_limit`` (16). Floats that vary from call to call are arguments of the program where
+    only arithmetic with tensors, or comparisons with them, use them. Results and gradients are
+    those of the function itself, bit for bit.
 
     What cannot be replayed, such as ``item()``, runs eagerly, with one warning; with ``fullgraph``
     it raises. ``disable`` returns the function as it is. Without a model it is a decorator.

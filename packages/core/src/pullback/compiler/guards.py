@@ -64,6 +64,11 @@ class _Walk:
         self.pending: list[tuple[Any, str]] = []
         self.reads_options = False  # of optimizers, in code outside of this package
 
+    @property
+    def asks_types(self) -> bool:
+        """Whether code may look at the types of its arguments."""
+        return "type" in self.names or "__class__" in self.names
+
     def watch(self, holder: Any, key: Any, value: Any, where: str) -> None:
         """Watch a reference, and look at what it refers to later."""
         if (id(holder), key) in self.watched:
@@ -150,6 +155,8 @@ class _Walk:
             self.attributes(value, where, keys)
         elif hasattr(value, "_modules") and hasattr(value, "_parameters"):
             self.attributes(value, where, set(vars(value)) - _COUNTERS)
+        elif kind.__module__.startswith("pullback.nn"):  # whose code names them, not the program's
+            self.attributes(value, where, set(vars(value)))
         elif hasattr(value, "_offset") and hasattr(value, "take"):
             return  # a generator of random numbers, whose position a program moves
         else:
@@ -185,11 +192,11 @@ def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(found), frozenset(texts)
 
 
-def guards_of(function: Any, arguments: Any) -> tuple[list[Guard], bool]:
+def guards_of(function: Any, arguments: Any) -> tuple[list[Guard], bool, bool]:
     """Return guards for all that a function may read beside the values of its arguments.
 
     That is also what objects among the arguments refer to, such as modules. And return whether code
-    outside of this package may read options of an optimizer.
+    outside of this package may read options of an optimizer, and whether it may ask for types.
 
     Raises: TooManyReferences where there are more than 20,000.
     """
@@ -197,4 +204,4 @@ def guards_of(function: Any, arguments: Any) -> tuple[list[Guard], bool]:
     walk.pending.append((function, getattr(function, "__name__", type(function).__name__)))
     walk.pending += [(one, type(one).__name__) for one in leaves(arguments)]
     walk.run()
-    return walk.guards, walk.reads_options
+    return walk.guards, walk.reads_options, walk.asks_types

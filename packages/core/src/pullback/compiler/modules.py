@@ -21,7 +21,7 @@ class OptimizedModule(Module):
     >>> import pullback
     >>> layer = pullback.compile(pullback.nn.Linear(2, 3))
     >>> layer(pullback.ones(1, 2)).shape, layer.in_features
-    (Size([1, 3]), 2)
+    (pullback.Size([1, 3]), 2)
     """
 
     training: bool

@@ -9,10 +9,12 @@ from pullback.abi cimport PB_U8
 from pullback._c.base.layout cimport layout_contiguous
 from pullback._c.program.program cimport Program
 from pullback._c.capture.signature cimport Signature, must_run_eagerly
+from pullback._c.device.device cimport device_type
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport Tensor, is_tensor, tensor_extra, tensor_wrap
 
-__all__ = ["CompiledCallable", "Entry", "flat_memory", "grad_now", "set_forced_eager"]
+__all__ = [
+    "CompiledCallable", "Entry", "flat_memory", "grad_now", "is_on_host", "set_forced_eager"]
 
 
 cdef bint forced_eager = False
@@ -28,6 +30,11 @@ def flat_memory(Tensor self not None, int64_t moved=0):
     """Return the bytes of a tensor's storage as a tensor, with the offset ``moved``."""
     return tensor_wrap(storage_retain(self.storage),
                        layout_contiguous(1, &self.storage.nbytes), moved, PB_U8)
+
+
+def is_on_host(Tensor self not None):
+    """Return True if a tensor's memory is that of the process."""
+    return device_type(self.storage.device_type).host != 0
 
 
 def grad_now(Tensor self not None):

@@ -385,6 +385,22 @@ cdef class Recorder:
         self.known.clear()
         return sources, results
 
+    cdef list written(self):
+        """Return the memory that was there before and has been written, with how often."""
+        cdef list found = []
+        cdef Outer prior
+        for key, prior in self.known.items():
+            version = (prior.storage.version if prior.storage != NULL
+                       else (<Tensor>self.inputs[prior.input]).storage.version)
+            if version != self.before[key]:
+                prior.writes = <uint32_t>(version - self.before[key])
+                found.append(prior)
+        return found
+
+    def has_effects(self):
+        """Return True if memory, gradients or generators from outside have changed."""
+        return bool(self.draws or self.changes or self.written())
+
     def program(self, list results not None):
         """Return the program that was recorded.
 
@@ -395,7 +411,6 @@ cdef class Recorder:
         cdef Program made = Program.__new__(Program)
         cdef Tensor tensor
         cdef Buffer buffer
-        cdef Outer prior
         cdef Result argument
         cdef int i
         if self.failure is not None:
@@ -442,26 +457,16 @@ cdef class Recorder:
         number_uses(made.launches, self.buffers)
         made.buffers = self.buffers
         made.offsets = self.offsets
-        made.outers = []
-        made.writes = False
-        for key, one in self.known.items():
-            prior = <Outer>one
-            version = (prior.storage.version if prior.storage != NULL
-                       else (<Tensor>self.inputs[prior.input]).storage.version)
-            if version != self.before[key]:
-                prior.writes = <uint32_t>(version - self.before[key])
-                made.outers.append(prior)
-                made.writes = True
+        made.outers = self.written()
+        made.writes = len(made.outers) > 0
         options = self.options()
         made.options = [] if not options else [
             (number, i, option) for number, launch in enumerate(made.launches)
             for i, option in (<Launch>launch).options or ()]
         made.first_write = first_write(made.launches, self.buffers)
         made.draws = [(generator, blocks) for generator, _, _, blocks in self.draws]
-        made.moving = [one for one in self.buffers if one.first >= 0 and one.kind in (
-            BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT)]
-        made.moving += [one for one in self.buffers
-                        if one.first < 0 and (<Buffer>one).kind == BUFFER_RESULT]
+        made.moving = [one for one in self.buffers if one.kind == BUFFER_RESULT
+                       or one.first >= 0 and one.kind in (BUFFER_INPUT, BUFFER_OUTER)]
         made.device_type = -1
         for buffer in self.buffers:
             if buffer.kind == BUFFER_TEMPORARY and buffer.first >= 0:

@@ -15,6 +15,7 @@ cdef class Spec:
     cdef uint8_t dtype
     cdef uint16_t flags
     cdef bint requires_grad
+    cdef int device_type, device_index  # SPEC_NUMBER: of its tensor
     cdef readonly str where             # how messages name it
 
 

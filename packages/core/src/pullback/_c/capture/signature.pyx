@@ -10,17 +10,20 @@ from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
 
+from pullback.abi cimport PB_F64
 from pullback._c.base.dtype cimport dtype as dtype_class
 from pullback._c.base.dtype cimport dtype_default, dtype_itemsize, dtype_object
 from pullback._c.base.layout cimport (
-    layout_release, layout_retain, layout_same_shape, layout_same_strides, layout_shape_tuple)
+    layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_same_strides,
+    layout_shape_tuple)
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.base.types cimport pb_storage
 from pullback._c.program.run_values cimport Option
 from pullback._c.device.device cimport device as device_class
 from pullback._c.device.device cimport device_type
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_WRAPPED, TENSOR_LAZY, Tensor, device_key, is_tensor, tensor_requires_grad)
+    TENSOR_IS_NUMBER, TENSOR_IS_WRAPPED, TENSOR_LAZY, Tensor, device_key, is_tensor, tensor_data,
+    tensor_new, tensor_requires_grad)
 
 __all__ = ["Guard", "Signature", "is_plain", "runs_eagerly"]
 
@@ -52,6 +55,7 @@ cdef enum spec_kind:
     SPEC_TUPLE
     SPEC_LIST
     SPEC_DICT
+    SPEC_NUMBER                 # a float, which programs take as a 0-d tensor
 
 cdef tuple PLAIN = (
     bool, int, float, complex, str, bytes, type(None), dtype_class, device_class, type(Ellipsis),
@@ -87,15 +91,29 @@ cdef class Spec:
         if self.kind == SPEC_TENSOR:
             return (f"{dtype_object(self.dtype).name}{list(layout_shape_tuple(self.layout))}"
                     f"{' requires_grad' if self.requires_grad else ''}")
-        if self.kind == SPEC_VALUE:
+        if self.kind == SPEC_VALUE or self.kind == SPEC_NUMBER and self.value is not None:
             return repr(self.value)
+        if self.kind == SPEC_NUMBER:
+            return "float"
         if self.kind == SPEC_OBJECT:
             return f"<{type(self.value).__name__}>"
         return f"{self.type.__name__} of {len(self.items)}"
 
 
-cdef Spec spec_of(object value, str where, list tensors):
-    """Return what a value is, and append its tensors."""
+cdef Tensor number_tensor(double value, int type_id, int index):
+    """Return a number as a tensor of a host device, which promotes as a number does."""
+    cdef Tensor made = tensor_new(layout_contiguous(0, NULL), PB_F64, type_id, index)
+    (<double *>tensor_data(made))[0] = value
+    made.flags |= TENSOR_IS_NUMBER
+    return made
+
+
+cdef Spec spec_of(object value, str where, list tensors, dict numbers=None):
+    """Return what a value is, and append its tensors.
+
+    ``numbers`` has of each place with a float that may vary a tensor of the device where it is
+    needed, and gets the float's tensor.
+    """
     cdef Spec made = Spec.__new__(Spec)
     cdef Tensor tensor
     made.type = type(value)
@@ -111,14 +129,23 @@ cdef Spec spec_of(object value, str where, list tensors):
         tensors.append(tensor)
     elif made.type is tuple or isinstance(value, tuple) and hasattr(value, "_fields"):
         made.kind = SPEC_TUPLE
-        made.items = [spec_of(one, f"{where}[{i}]", tensors) for i, one in enumerate(value)]
+        made.items = [spec_of(one, f"{where}[{i}]", tensors, numbers)
+                      for i, one in enumerate(value)]
     elif made.type is list:
         made.kind = SPEC_LIST
         made.items = [spec_of(one, f"{where}[{i}]", tensors) for i, one in enumerate(value)]
     elif made.type is dict:
         made.kind = SPEC_DICT
         made.keys = tuple(value)
-        made.items = [spec_of(one, f"{where}[{key!r}]", tensors) for key, one in value.items()]
+        made.items = [spec_of(one, f"{where}[{key!r}]", tensors, numbers)
+                      for key, one in value.items()]
+    elif numbers is not None and where in numbers and made.type is float:
+        made.kind = SPEC_NUMBER
+        tensor = <Tensor>numbers[where]
+        made.device_type = tensor.storage.device_type
+        made.device_index = tensor.storage.device_index
+        numbers[where] = number_tensor(value, made.device_type, made.device_index)
+        tensors.append(numbers[where])
     else:
         made.kind = SPEC_VALUE if is_plain(value) else SPEC_OBJECT
         made.value = value
@@ -142,6 +169,11 @@ cdef bint fits(Spec spec, object value, list tensors):
         if type(value) is not spec.type or not tensor_fits(spec, <Tensor>value):
             return False
         tensors.append(value)
+        return True
+    if spec.kind == SPEC_NUMBER:
+        if type(value) is not float or spec.value is not None and not same_value(value, spec.value):
+            return False
+        tensors.append(number_tensor(value, spec.device_type, spec.device_index))
         return True
     if spec.kind == SPEC_VALUE:
         return same_value(value, spec.value)
@@ -186,6 +218,35 @@ cdef str first_difference(Spec spec, object value):
             if found is not None:
                 return found
     return f"{spec.where}: {spec_of(value, spec.where, [])!r} instead of {spec!r}"
+
+
+cdef bint differs_in_numbers(Spec spec, object value, set found):
+    """True if a value is as it was but for floats in it; adds the places of those."""
+    if spec.kind == SPEC_VALUE and type(spec.value) is float and type(value) is float:
+        if not same_value(value, spec.value):
+            found.add(spec.where)
+        return True
+    if spec.kind == SPEC_NUMBER and type(value) is float:
+        found.add(spec.where)
+        return True
+    if spec.kind != SPEC_TUPLE and not (spec.kind == SPEC_DICT and spec.where == "kwargs"):
+        return fits(spec, value, [])
+    if type(value) is not spec.type or len(value) != len(spec.items):
+        return False
+    if spec.kind == SPEC_DICT and tuple(value) != spec.keys:
+        return False
+    return all([differs_in_numbers(one, item, found) for one, item in zip(
+        spec.items, value.values() if spec.kind == SPEC_DICT else value)])
+
+
+cdef int set_read(Spec spec, object value, set read) except -1:
+    """Let numbers whose values were read be as they are."""
+    if spec.kind == SPEC_NUMBER and spec.where in read:
+        spec.value = value
+    elif spec.kind == SPEC_TUPLE or spec.kind == SPEC_DICT:
+        for one, item in zip(spec.items, value.values() if spec.kind == SPEC_DICT else value):
+            set_read(one, item, read)
+    return 0
 
 
 # ---- guards --------------------------------------------------------------------------------------
@@ -279,14 +340,15 @@ cdef class WatchedDict:
 cdef class Signature:
     """Arguments and modes of a call, and what its function refers to.
 
-    ``tensors`` are those of the arguments, in the order in which programs take them.
+    ``tensors`` are those of the arguments, in the order in which programs take them. Floats at the
+    places that ``numbers`` has are among them: see spec_of.
     """
 
-    def __init__(self, tuple args not None, dict kwargs not None):
+    def __init__(self, tuple args not None, dict kwargs not None, dict numbers=None):
         cdef list tensors = []
         cdef pb_state *state = thread_state()
-        self.args = spec_of(args, "args", tensors)
-        self.kwargs = spec_of(kwargs, "kwargs", tensors)
+        self.args = spec_of(args, "args", tensors, numbers)
+        self.kwargs = spec_of(kwargs, "kwargs", tensors, numbers)
         self.guards, self.watched_dicts, self.others = [], [], []
         self.tensors = tuple(tensors)
         self.grad_enabled = state.grad_enabled
@@ -299,6 +361,19 @@ cdef class Signature:
                           for i, first in enumerate(self.aliases)]
         self.apart = False
         self.outer, self.shared = [], []
+
+    def varying(self, tuple args not None, dict kwargs not None):
+        """Return the places of floats in which alone a call differs; None if more does."""
+        cdef set found = set()
+        if differs_in_numbers(self.args, args, found) and (
+                differs_in_numbers(self.kwargs, kwargs, found)):
+            return found
+        return None
+
+    def fix(self, tuple args not None, dict kwargs not None, set read not None):
+        """Let floats, by their places, be as they are in a call."""
+        set_read(self.args, args, read)
+        set_read(self.kwargs, kwargs, read)
 
     def overlaps(self, list guards not None):
         """Return True if tensors have memory in common without sharing their storages' begins."""

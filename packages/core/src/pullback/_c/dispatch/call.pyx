@@ -158,7 +158,7 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
                 continue
             return call_override_of_op(op, args, given, names)
         else:
-            value = checked_operand(op, i, <object>out[i])
+            value = checked_operand(op, i, <object>out[i], <object>out[0 if i else op.nargs > 1])
             if value is OVERRIDING:
                 return call_override_of_op(op, args, given, names)
         if <PyObject *>value != out[i]:

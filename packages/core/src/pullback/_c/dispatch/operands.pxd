@@ -5,8 +5,10 @@ from pullback._c.graph.tensor cimport Tensor
 
 
 cdef object OVERRIDING
+cdef object number_class                # None, or that of arguments while a function is captured
+cdef object operand_of_number
 cdef tuple in_former_order(Op op, list given, dict keywords)
-cdef object checked_operand(Op op, int position, object value)
+cdef object checked_operand(Op op, int position, object value, object other)
 cdef int common_dtype(PyObject **values, int count) except -2
 cdef int unsupported(Op op, int code) except -1
 cdef Tensor cast_tensor(Tensor tensor, int dtype)
@@ -19,3 +21,8 @@ cdef int check_argument_device(Op op, Tensor first, Tensor tensor, int position)
 cdef int raise_argument_device(Op op, Tensor first, Tensor other, int position) except -1
 cdef Tensor leading_tensor(PyObject **values, int count)
 cdef bint scalar_fits(object value, int code) noexcept
+
+
+cdef inline bint is_number_argument(object value) noexcept:
+    """True for a number that is an argument of a function that is captured."""
+    return type(value) is number_class

@@ -7,20 +7,37 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_BOOL
 from pullback._c.base.dtype cimport (
-    dtype_category, dtype_combine, dtype_itemsize, dtype_object, dtype_of_scalar, dtype_promote)
+    dtype_category, dtype_combine, dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar,
+    dtype_promote)
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_extent, layout_retain, layout_same_shape)
 from pullback._c.base.types cimport LAYOUT_DENSE, layout_shape, layout_strides, pb_layout
 from pullback._c.device.device cimport device_types
 from pullback._c.dispatch.launch cimport copy_into, raise_two_devices
 from pullback._c.graph.op cimport (
-    ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSORS, OP_LISTS, Op, shown_name)
+    ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSORS, OP_ALPHA, OP_LISTS, Op,
+    shown_name)
 from pullback._c.graph.overrides cimport is_overriding
 from pullback._c.graph.tensor cimport (
-    Tensor, is_tensor, same_device, tensor_data, tensor_device, tensor_new)
+    TENSOR_IS_NUMBER, Tensor, is_tensor, same_device, tensor_data, tensor_device, tensor_new)
 
 
 # ---- arguments that are no tensors ---------------------------------------------------------------
+
+cdef object number_class = None
+cdef object operand_of_number = None
+
+
+def set_number_class(kind, operand):
+    """Set the class of numbers that are arguments while a function is captured.
+
+    ``operand(number, other, as_tensor)`` returns what an op takes for one, beside another operand:
+    a tensor, or its value.
+    """
+    global number_class, operand_of_number
+    number_class = kind
+    operand_of_number = operand
+
 
 OVERRIDING = object()
 
@@ -51,15 +68,19 @@ cdef tuple in_former_order(Op op, list given, dict keywords):
                     f"were given")
 
 
-cdef object checked_operand(Op op, int position, object value):
+cdef object checked_operand(Op op, int position, object value, object other):
     """Convert an argument that is declared as tensors, or a tensor or number, and is no tensor.
 
-    Returns OVERRIDING where it, or one of its items, overrides the call.
+    ``other`` is another argument. Returns OVERRIDING where it, or one of its items, overrides the
+    call.
     """
     cdef int kind = op.arg_kinds[position]
     if kind != ARG_TENSORS and is_overriding(value):
         return OVERRIDING
     if kind == ARG_OPERAND or kind == ARG_OPTIONAL_OPERAND:
+        if is_number_argument(value):
+            # A factor of a number is applied in Python, one of a tensor by a kernel.
+            return operand_of_number(value, other, op.takes_number and not op.flags & OP_ALPHA)
         if value is None and kind == ARG_OPTIONAL_OPERAND:
             return None
         if dtype_of_scalar(value) < 0 and hasattr(value, "item") and (
@@ -98,7 +119,10 @@ cdef int common_dtype(PyObject **values, int count) except -2:
         if is_tensor(<object>values[i]):
             tensor = <Tensor>values[i]
             code = tensor.dtype
-            if tensor.layout.ndim > 0:
+            if tensor.flags & TENSOR_IS_NUMBER:
+                code = dtype_default()
+                number = code if number < 0 else dtype_promote(number, code)
+            elif tensor.layout.ndim > 0:
                 dims = code if dims < 0 else dtype_promote(dims, code)
             else:
                 zero = code if zero < 0 else dtype_promote(zero, code)

@@ -143,6 +143,7 @@ cdef class Op:
     cdef object reads_out              # of all arguments: whether formulas read the result; or None
     cdef str overload                   # op for calls with keywords that this one lacks, or None
     cdef readonly object entry          # the table's entry
+    cdef bint takes_number              # as a 0-d tensor, with the same bits
     cdef dict __dict__
     cdef object __weakref__
 

@@ -14,6 +14,7 @@ cdef enum tensor_flags:
     TENSOR_CONJ = 64            # the elements are the conjugates of the values in memory
     TENSOR_NEG = 128            # and the negatives of that
     TENSOR_OVERRIDES = 256      # its class has a __torch_function__
+    TENSOR_IS_NUMBER = 512      # a 0-d tensor that promotes as a Python number does
     TENSOR_LAZY = 192           # either: only kernel_call and `resolved` in launch.pyx compute them
 
 # How a view was made, which decides which in-place writes raise.

@@ -4,6 +4,7 @@ from cpython.object cimport (
     Py_EQ, Py_GT, Py_LE, Py_LT, Py_NE, PyObject, PyTypeObject, richcmpfunc)
 
 from pullback._c.dispatch.call cimport op_apply, op_apply_inplace
+from pullback._c.dispatch.operands cimport is_number_argument, operand_of_number
 from pullback._c.ops.create import item
 from pullback._c.base.dtype cimport (
     CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_INTEGRAL, dtype_category, dtype_of_scalar)
@@ -145,6 +146,10 @@ cdef object run2(Op op, object a, object b, str name, str reflected):
         if a is None or b is None:
             return NotImplemented
         return call_override_of_operator(op, name, reflected, a, b)
+    if is_number_argument(a):
+        a = operand_of_number(a, b, op.takes_number)
+    elif is_number_argument(b):
+        b = operand_of_number(b, a, op.takes_number)
     cdef object x = as_operand(a), y = as_operand(b)
     if x is None or y is None:
         return NotImplemented
@@ -161,6 +166,8 @@ cdef object run2_(Op op, object a, object b, str name):
         if b is None:
             return NotImplemented
         return call_override_of_operator(op, name, name, a, b)
+    if is_number_argument(b):
+        b = operand_of_number(b, a, op.takes_number)
     cdef object y = as_operand(b)
     if y is None or not is_tensor(a):
         return NotImplemented
@@ -192,7 +199,7 @@ cdef object slot_mul(object a, object b):
 cdef object slot_div(object a, object b):
     if is_tensor(a) or is_overridden(a, b):
         return run2(DIV, a, b, None, "__rtruediv__")
-    if as_operand(a) is None:
+    if not is_number_argument(a) and as_operand(a) is None:
         return NotImplemented
     # As torch, whose nodes this gives.
     return run2(MUL, run1(RECIPROCAL, b), a, None, None)
@@ -380,6 +387,8 @@ def install():
     AND_, OR_ = op_named("bitwise_and_"), op_named("bitwise_or_")
     XOR_ = op_named("bitwise_xor_")
     LSHIFT_, RSHIFT_ = op_named("bitwise_left_shift_"), op_named("bitwise_right_shift_")
+    for op in (ADD, SUB, RSUB, MUL, DIV, ADD_, SUB_, MUL_, DIV_, EQ, NE, LT, LE, GT, GE):
+        (<Op>op).takes_number = True
     fill_slots()
     expose_slots()
 
