@@ -38,6 +38,7 @@ MODULES = (
     *("torch.library", "torch.random", "torch.cuda", "torch.utils", "torch.utils.dlpack"),
     *("torch.nn.functional", "torch.sparse"),
     *("torch.nn", "torch.nn.parameter", "torch.nn.init", "torch.nn.attention"),
+    "torch.nn.attention.flex_attention",
     *("torch.nn.utils", "torch.nn.utils.rnn", "torch.nn.utils.parametrize"),
     *("torch.nn.utils.parametrizations", "torch.nn.utils.stateless"),
     *("torch.amp", "torch.amp.autocast_mode", "torch.amp.grad_scaler", "torch.cuda.amp"),

@@ -38,6 +38,7 @@ MODULES = (
     *(
         "backend",
         "func",
+        "nn.attention",
         "signal.windows",
         "storage",
         "testing",

@@ -1,4 +1,7 @@
-"""Which implementations of ``nn.functional.scaled_dot_product_attention`` may run."""
+"""Which implementations of ``nn.functional.scaled_dot_product_attention`` may run.
+
+``nn.attention.flex_attention`` is attention with scores and masks of your own.
+"""
 
 from __future__ import annotations
 
@@ -65,4 +68,12 @@ def sdpa_kernel(backends, set_priority=False):
         set_allowed_backends(before)
 
 
-_explain_names(globals())
+def _find(name):
+    if name == "flex_attention":
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    return None
+
+
+_explain_names(globals(), _find)
