@@ -21,6 +21,7 @@ cdef extern from "runtime/detached_call.h" nogil:
 cdef enum:
     PARTS = 5         # operands, results and further memory of a problem, at most
     MIDDLING = 256    # rows up to which more than one thread of BLAS gains little
+    MIDDLING_QR = 768   # the same for reflections, whose products are narrower
     GRAIN = 1 << 16   # multiplications that a thread takes at a time, at least
     LONG = 1 << 24    # multiplications from which on LAPACK runs on a thread that can be left
 
@@ -304,14 +305,18 @@ cdef inline int start(
     return PB_OK
 
 
-cdef inline int finish(task *of, int64_t work, bint asks) noexcept nogil:
-    """Run a task; ``work`` is the number of multiplications of one problem."""
+cdef inline int finish(task *of, int64_t work, bint asks,
+                       int64_t middling=MIDDLING) noexcept nogil:
+    """Run a task; ``work`` is the number of multiplications of one problem.
+
+    Of up to ``middling`` rows or columns, BLAS has one thread for each of ours.
+    """
     cdef int64_t count = of.call.in_[0].shape[0]
     cdef int held, error = PB_OK
     if asks:
         ask_for_workspace(of)
     held = pb_blas_threads_hold(
-        of.threads, min(of.model.rows, of.model.columns) <= MIDDLING)
+        of.threads, min(of.model.rows, of.model.columns) <= middling)
     if work >= LONG:
         error = run_one_by_one(of, count)
     else:

@@ -129,7 +129,7 @@ cdef int kernel_qr(pb_call *call) noexcept nogil:
         return max(code, 0)
     add_part(&of, a, call.out[0], a.shape[1], a.shape[2], item_size(a.dtype))
     add_part(&of, NULL, call.out[1], small, 1, item_size(a.dtype))
-    return finish(&of, 2 * a.shape[1] * a.shape[2] * small, True)
+    return finish(&of, 2 * a.shape[1] * a.shape[2] * small, True, MIDDLING_QR)
 
 
 cdef void run_reflections(problem *of) noexcept nogil:
@@ -166,7 +166,7 @@ cdef int kernel_reflections(pb_call *call) noexcept nogil:
     add_part(&of, vectors, out, out.shape[1], out.shape[2], item_size(out.dtype))
     of.parts[0].read = vectors.shape[2]
     add_part(&of, tau, NULL, tau.shape[1], 1, item_size(out.dtype))
-    return finish(&of, 4 * out.shape[1] * out.shape[2] * tau.shape[1], True)
+    return finish(&of, 4 * out.shape[1] * out.shape[2] * tau.shape[1], True, MIDDLING_QR)
 
 
 # -- singular values ------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ cdef int kernel_svdvals(pb_call *call) noexcept nogil:
         if all_done(&of):
             return PB_OK
     of.model.lrwork = of.model.liwork = <int>(8 * small + 1)
-    return finish(&of, 4 * a.shape[1] * a.shape[2] * small, True)
+    return finish(&of, 4 * a.shape[1] * a.shape[2] * small, True, MIDDLING_QR)
 
 
 # -- eigenvalues -----------------------------------------------------------------------------------
