@@ -54,6 +54,7 @@ def shown_names(entry):
 
 def is_named(message, entry, argument):
     name = argument.name.rstrip("_")
+    name = "input" if name == "self" and "argument 'input'" in message else name  # as torch
     names_op = any(name in message for name in shown_names(entry))
     return (names_op and (name in message or COUNTED in message)) or (
         argument.name in BY_VALUE and argument.type == "str"
@@ -83,3 +84,24 @@ def test_argument_of_a_wrong_type_is_refused_by_name(name):
                 with pytest.raises((TypeError, ValueError, RuntimeError, IndexError)) as caught:
                     getattr(ops, name)(*args, **kwargs)
             assert is_named(str(caught.value), entry, argument), (wrong, str(caught.value))
+
+
+X = pb.ones(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: X.mm("s"), r"mm\(\): argument 'mat2' \(position 1\) must be Tensor, not str"),
+        (lambda: pb.mm(X, "s"), r"mm\(\): argument 'mat2' \(position 2\) must be Tensor, not str"),
+        (lambda: pb.mm(X, mat2="s"), r"mm\(\): argument 'mat2' must be Tensor, not str"),
+        (lambda: pb.mm(3, X), r"mm\(\): argument 'input' \(position 1\) must be Tensor, not int"),
+        (lambda: X.transpose(0, "s"), r"argument 'dim1' \(position 2\) must be int, not str"),
+        (lambda: pb.transpose(X, 0, "s"), r"argument 'dim1' \(position 3\) must be int, not str"),
+        (lambda: X.exp().mm(3), r"argument 'mat2' \(position 1\) must be Tensor, not int"),
+        (lambda: pb.mm(X.exp(), 3), r"argument 'mat2' \(position 2\) must be Tensor, not int"),
+    ],
+)
+def test_positions_of_methods_do_not_count_the_tensor(call, text):
+    with pytest.raises(TypeError, match=text):
+        call()

@@ -20,7 +20,7 @@ from pullback._c.dispatch.operands cimport (
 from pullback._c.graph.op cimport (
     ARG_ANY, ARG_TENSORS, MAX_ARGS, OP_AUTOCAST, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT,
     OP_INPLACE, OP_LISTS, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op,
-    forward_function, is_plain_number, missing, op_named, plain_number, shown_name)
+    call_as_method, forward_function, is_plain_number, missing, op_named, plain_number, shown_name)
 from pullback._c.dispatch.launch cimport copy_into
 from pullback._c.graph.node cimport node_release, node_set_meta
 from pullback._c.dispatch.observer cimport begin_op, end_op
@@ -42,6 +42,7 @@ from pullback._c.base.vectorcall cimport (
 from types import MethodType
 
 cdef pb_globals *process = globals_()
+cdef bint *as_method = call_as_method()     # of the last call
 
 # While a formula is traced: records an op call if an argument is a tracer, else returns None.
 cdef object tracer = None
@@ -58,6 +59,7 @@ def swap_tracer(function):
 # ---- arguments -----------------------------------------------------------------------------------
 
 cdef object op_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names):
+    as_method[0] = False
     return op_parse_and_apply(<Op>self, args, PyVectorcall_NARGS(nargsf),
                               None if names == NULL else <object>names)
 
@@ -158,7 +160,8 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
                 continue
             return call_override_of_op(op, args, given, names)
         else:
-            value = checked_operand(op, i, <object>out[i], <object>out[0 if i else op.nargs > 1])
+            value = checked_operand(op, i, <object>out[i], <object>out[0 if i else op.nargs > 1],
+                                    i >= nargs)
             if value is OVERRIDING:
                 return call_override_of_op(op, args, given, names)
         if <PyObject *>value != out[i]:
@@ -509,6 +512,7 @@ def enable(Op op not None):
 
 cdef object method_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf,
                               PyObject *names):
+    as_method[0] = True
     return op_parse_and_apply((<OpMethod>self).op, args, PyVectorcall_NARGS(nargsf),
                               None if names == NULL else <object>names)
 

@@ -8,7 +8,7 @@ cdef object OVERRIDING
 cdef object number_class                # None, or that of arguments while a function is captured
 cdef object operand_of_number
 cdef tuple in_former_order(Op op, list given, dict keywords)
-cdef object checked_operand(Op op, int position, object value, object other)
+cdef object checked_operand(Op op, int position, object value, object other, bint by_name)
 cdef int common_dtype(PyObject **values, int count) except -2
 cdef int unsupported(Op op, int code) except -1
 cdef Tensor cast_tensor(Tensor tensor, int dtype)

@@ -16,7 +16,7 @@ from pullback._c.device.device cimport device_types
 from pullback._c.dispatch.launch cimport copy_into, raise_two_devices
 from pullback._c.graph.op cimport (
     ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSORS, OP_ALPHA, OP_LISTS, Op,
-    shown_name)
+    describe, shown_name)
 from pullback._c.graph.overrides cimport is_overriding
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_NUMBER, Tensor, is_tensor, same_device, tensor_data, tensor_device, tensor_new)
@@ -42,11 +42,11 @@ def set_number_class(kind, operand):
 OVERRIDING = object()
 
 
-cdef int fail_kind(Op op, int position, object value) except -1:
+cdef int fail_kind(Op op, int position, object value, bint by_name) except -1:
     wanted = {ARG_OPERAND: "Tensor or number", ARG_OPTIONAL_OPERAND: "Tensor or number",
               ARG_TENSORS: "tuple of Tensors"}.get(op.arg_kinds[position], "Tensor")
-    raise TypeError(f"{shown_name(op)}(): argument '{op.arg_names[position]}' (position "
-                    f"{position + 1}) must be {wanted}, not {type(value).__name__}")
+    raise TypeError(f"{describe(op, position, by_name)} must be {wanted}, not "
+                    f"{type(value).__name__}")
 
 
 cdef tuple in_former_order(Op op, list given, dict keywords):
@@ -68,7 +68,7 @@ cdef tuple in_former_order(Op op, list given, dict keywords):
                     f"were given")
 
 
-cdef object checked_operand(Op op, int position, object value, object other):
+cdef object checked_operand(Op op, int position, object value, object other, bint by_name):
     """Convert an argument that is declared as tensors, or a tensor or number, and is no tensor.
 
     ``other`` is another argument. Returns OVERRIDING where it, or one of its items, overrides the
@@ -87,14 +87,14 @@ cdef object checked_operand(Op op, int position, object value, object other):
                 getattr(value, "shape", None) == ()):
             value = value.item()        # NumPy numbers and 0-d arrays become Python numbers
         if dtype_of_scalar(value) < 0:
-            fail_kind(op, position, value)
+            fail_kind(op, position, value, by_name)
     elif kind == ARG_OPTIONAL_TENSOR:
         if value is not None:
-            fail_kind(op, position, value)
+            fail_kind(op, position, value, by_name)
     elif kind != ARG_TENSORS or not isinstance(value, (tuple, list)):
         if is_overriding(value):
             return OVERRIDING
-        fail_kind(op, position, value)
+        fail_kind(op, position, value, by_name)
     else:
         if op.flags & OP_LISTS:
             value = tuple(value)        # another thread may change a list meanwhile

@@ -161,6 +161,8 @@ cdef object missing
 cdef list all_ops
 cdef Op op_named(str name)
 cdef str shown_name(Op op)
+cdef bint *call_as_method() noexcept
+cdef str describe(Op op, int position, bint by_name)
 cdef object plain_number(Op op, int position, object value, bint by_name)
 
 

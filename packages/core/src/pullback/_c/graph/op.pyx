@@ -102,12 +102,19 @@ cdef str shown_name(Op op):
     return shown if op.name == entry.name else shown + "_"
 
 
+cdef bint called_as_method = False
+
+
+cdef bint *call_as_method() noexcept:
+    """Return where calls note if they are of a method; errors of arguments read it."""
+    return &called_as_method
+
+
 cdef str describe(Op op, int position, bint by_name):
     """Name an argument as torch does: positions of methods skip the tensor, keywords have none."""
-    entry = op.entry
-    cdef bint function = entry.function and (op.name == entry.name or entry.inplace_function)
-    text = f"{shown_name(op)}(): argument '{op.arg_names[position].rstrip('_')}'"
-    return text if by_name else f"{text} (position {position + function})"
+    name = op.arg_names[position].rstrip("_")
+    text = f"{shown_name(op)}(): argument '{'input' if name == 'self' else name}'"
+    return text if by_name else f"{text} (position {position + (not called_as_method)})"
 
 
 cdef dict NAMES = {NUMBER_INT: "int", NUMBER_FLOAT: "float", NUMBER_BOOL: "bool",
