@@ -21,7 +21,7 @@ cdef extern from "runtime/detached_call.h" nogil:
 cdef enum:
     PARTS = 5         # operands, results and further memory of a problem, at most
     MIDDLING = 256    # rows up to which more than one thread of BLAS gains little
-    MIDDLING_QR = 768   # the same for reflections, whose products are narrower
+    MIDDLING_QR = 768  # the same for reflections, whose products are narrower
     GRAIN = 1 << 16   # multiplications that a thread takes at a time, at least
     LONG = 1 << 24    # multiplications from which on LAPACK runs on a thread that can be left
 

@@ -218,7 +218,7 @@ cdef int kernel_svdvals(pb_call *call) noexcept nogil:
         if all_done(&of):
             return PB_OK
     of.model.lrwork = of.model.liwork = <int>(8 * small + 1)
-    return finish(&of, 4 * a.shape[1] * a.shape[2] * small, True, MIDDLING_QR)
+    return finish(&of, 4 * a.shape[1] * a.shape[2] * small, True)
 
 
 # -- eigenvalues -----------------------------------------------------------------------------------
