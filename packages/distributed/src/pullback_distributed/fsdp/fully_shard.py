@@ -78,7 +78,7 @@ class FSDPModule:
     def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
         """Set whether whole parameters are freed after forward; of divided modules in it, too.
 
-        Raises: ValueError for what is no bool.
+        Raises: ValueError where ``reshard_after_forward`` is not a bool.
 
         >>> import pullback, pullback_distributed as dist
         >>> from pullback_distributed.fsdp import FSDPModule, fully_shard
