@@ -48,7 +48,7 @@ READ = {
     "repr": lambda x, s: x * float(repr(s)),
     "key": lambda x, s: x * {s: 2.0}[s],
 }
-FLOATS_ALONE = {  # a number argument would raise an error, or be told from a float
+FLOATS_ALONE = {  # with a number argument they raise TypeError, or compute another result
     "decimal": lambda x, s: x * float(decimal.Decimal(s)),
     "type": lambda x, s: x * (2 if type(s) is float else 3),
 }
@@ -101,6 +101,22 @@ def test_functions_that_want_floats_get_floats(name):
     compiled = pb.compile(function)
     for number in (0.5, 1.5, 2.5, 0.5, 1.5):
         assert same(compiled(x, number), function(x, number)), number
+
+
+def test_error_of_the_function_is_raised_once():
+    calls = []
+
+    def function(x, s):
+        if not pb.compiler.is_compiling() or s > 1:
+            calls.append(s)
+            raise ValueError("too large")
+        return x * s
+
+    compiled = pb.compile(function)
+    compiled(pb.ones(1), 0.5)
+    with pytest.raises(ValueError, match="too large"):
+        compiled(pb.ones(1), 1.5)
+    assert calls == [1.5]
 
 
 def test_error_after_a_write_is_not_tried_again():

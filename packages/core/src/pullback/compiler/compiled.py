@@ -157,10 +157,10 @@ class Compiled(CompiledCallable):
         capture = _Capture(self, Entry(signature), args, kwargs, numbers)
         try:
             value = capture.run()
-        except Exception:
+        except TypeError:
             if not numbers or capture.has_effects:
                 raise
-            self._plain = True  # perhaps something takes no number but a float
+            self._plain = True  # perhaps what it calls takes floats alone
             return self.capture(args, kwargs)
         if capture.refusal is not None:
             self._refuse(capture.refusal)

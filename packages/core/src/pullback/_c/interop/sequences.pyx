@@ -129,6 +129,8 @@ cdef int read_other(Reading reading, object item, int depth) except -1:
     if hasattr(item, "dtype") and hasattr(item, "tolist"):
         found = dtype_of_array(item)
         return read_array(reading, item.tolist(), found.code, depth)
+    if getattr(item, "shape", None) == () and hasattr(item, "item"):
+        item = item.item()              # an object without dims becomes a Python number
     if PyFloat_Check(item) or PyLong_Check(item) or PyComplex_Check(item):
         return read_number(reading, item, dtype_of_scalar(item), depth)
     if isinstance(item, str) and depth > 0 and reading.ndim < 0:
