@@ -23,7 +23,7 @@ references = references_of("normalization")
 
 
 def _unbiased(variance, count):
-    return variance.detach() * (count / (count - 1) if count > 1 else math.nan)
+    return variance.detach() * count / (count - 1 if count > 1 else math.nan)
 
 
 def _update(running, value, momentum):
