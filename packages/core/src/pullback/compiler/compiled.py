@@ -5,24 +5,15 @@ from __future__ import annotations
 import contextlib
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from pullback._c.base.state import is_grad_enabled
-from pullback._c.capture.compiled import (
-    CompiledCallable,
-    Entry,
-    flat_memory,
-    grad_now,
-    set_forced_eager,
-)
+from pullback._c.capture.compiled import CompiledCallable, Entry, grad_now, set_forced_eager
 from pullback._c.capture.recorder import Recorder
 from pullback._c.capture.signature import Signature
 from pullback._c.graph.tensor import Tensor
-from pullback.autograd import Function
-from pullback.autograd import grad as _grad
 from pullback.autograd._dot import Dot
-from pullback.autograd.grad_mode import enable_grad, no_grad
+from pullback.compiler.backward import Backward
 from pullback.compiler.guards import TooManyReferences, guards_of
 from pullback.compiler.modules import OptimizedModule
 from pullback.compiler.numbers import (
@@ -32,15 +23,16 @@ from pullback.compiler.numbers import (
     without_numbers,
 )
 from pullback.compiler.report import Explanation, dot_of
-from pullback.func._tree import leaves, rebuild, tree_map
+from pullback.compiler.sizes import Family, Sample, SizeLog, without_sizes
+from pullback.func._tree import is_node, leaves, rebuild, structure, tree_map
 from pullback.nn import Module
-from pullback.ops import ops
 
 __all__ = ["compile"]
 
 ALL: weakref.WeakSet[Compiled] = weakref.WeakSet()  # that exist
 stance = "default"
 _LIMIT = 16  # signatures after which a function that varies is named
+_FAMILIES = 8  # kinds of calls of which programs for other sizes are looked for
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 _TRIES = 3  # captures of one function in a row that keep new memory
 
@@ -66,10 +58,15 @@ class Compiled(CompiledCallable):
     1
     """
 
-    def __init__(self, function: Callable[..., Any], fullgraph: bool, limit: int):
+    def __init__(
+        self, function: Callable[..., Any], fullgraph: bool, limit: int, dynamic: bool = False
+    ):
         super().__init__(function)
         self.fullgraph = fullgraph
         self.limit = limit
+        self.dynamic = dynamic
+        self.families: list[Family] = []  # of calls that differ in a size
+        self._between: list[Entry] = []  # for sizes between, in the order in which they were made
         self.refusals: list[str] = []
         self._kept = 0  # captures in a row that kept new memory
         self._warned = False
@@ -83,6 +80,8 @@ class Compiled(CompiledCallable):
     def forget(self) -> None:
         """Drop all programs; later calls record again."""
         del self.entries[:]
+        self.families = []
+        self._between = []
         self.refusals = []
         self._kept = 0
         self._warned = False
@@ -90,7 +89,7 @@ class Compiled(CompiledCallable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles begin without programs."""
-        return Compiled, (self.function, self.fullgraph, self.limit)
+        return Compiled, (self.function, self.fullgraph, self.limit, self.dynamic)
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
         """Return a method that passes the object, as functions in classes do."""
@@ -139,10 +138,14 @@ class Compiled(CompiledCallable):
             raise RuntimeError(f"compile(): {self!r} has no program for this call")
         if stance == "eager_on_recompile":
             return self.function(*args, **kwargs)
-        if self._kept >= _TRIES or len(self.entries) >= self.limit:
+        if self.dynamic and self.families:
+            entry = self._for_size(args, kwargs)
+            if entry is not None:
+                return self(*args, **kwargs) if entry else self.function(*args, **kwargs)
+        if self._kept >= _TRIES or len(self.entries) - len(self._between) >= self.limit:
             self._warn_of_limit(args, kwargs)
             return self.function(*args, **kwargs)
-        self.entries[:] = [one for one in self.entries if not one.signature.outdated()]
+        self._drop_outdated()
         try:
             guards, reads_options, asks_types = guards_of(self.function, (args, kwargs))
         except TooManyReferences as error:
@@ -179,7 +182,50 @@ class Compiled(CompiledCallable):
             signature.guard(guards, capture.entry.program.writes, options)
         self._kept = 0
         self.entries.append(capture.entry)
+        if capture.sizes is not None:
+            self._note(Sample(capture, reads_options))
         return value
+
+    def _drop_outdated(self) -> None:
+        """Drop programs of functions that refer to another object now."""
+        self.entries[:] = [one for one in self.entries if not one.signature.outdated()]
+        self._between = [one for one in self._between if one in self.entries]
+        self.families = [one for one in self.families if not one.outdated()]
+
+    def _note(self, sample: Sample) -> None:
+        """Keep a recorded call, so that sizes between it and others need no recording."""
+        if not any(family.add(sample) for family in self.families):
+            self.families = [*self.families[-_FAMILIES + 1 :], Family(sample)]
+        if any(family.is_broken for family in self.families):  # what was made may be wrong, too
+            self.entries[:] = [one for one in self.entries if one not in self._between]
+            self._between = []
+            self.dynamic = False
+        for family in self.families if self.dynamic else ():
+            middle = family.samples[1:-1] if family.pair else []
+            self._add_between([one.entry for one in middle if one.entry in self.entries])
+
+    def _add_between(self, entries: list[Entry]) -> None:
+        """Note entries that can be made again; drop the oldest if there are many."""
+        self._between += [one for one in entries if one not in self._between]
+        for one in self._between[: -self.limit]:
+            self.entries.remove(one)
+        del self._between[: -self.limit]
+
+    def _for_size(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | bool | None:
+        """Return a new entry for a call with a size between others.
+
+        None if it must be recorded, False if it is to run eagerly.
+        """
+        if any(one.signature.takes(args, kwargs) for one in self.entries):
+            return None  # there is a program for this size, but for other values
+        signature = Signature(args, kwargs)
+        for family in self.families:
+            entry = family.entry(signature)
+            if entry is not None:
+                self.entries.append(entry)
+                self._add_between([entry])
+                return entry
+        return False if any(one.skips(signature) for one in self.families) else None
 
     def _numbers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Tensor]:
         """Return which floats vary from call to call, as Signature takes them."""
@@ -233,15 +279,20 @@ class _Capture:
         self.inputs = entry.signature.tensors
         self.refusal: str | None = None
         self.has_effects = False
+        self.sizes = SizeLog() if owner.dynamic and not numbers else None
+        self.structure: Any = None  # of the function's value
+        self.recording: Any = None
 
     def run(self) -> Any:
         """Run the function; fill the entry if its kernels can be replayed."""
-        recorder = Recorder(self.inputs, self.owner.fullgraph)
+        recorder = Recorder(self.inputs, self.owner.fullgraph, self.sizes)
         recorder.begin()
         try:
             value = self.owner.function(*self.given[0], **self.given[1])
             if self.numbers:
                 value = without_numbers(value)
+            if self.sizes is not None:
+                value = without_sizes(value)
         finally:
             recorder.end()
             self.has_effects = recorder.has_effects()
@@ -251,6 +302,8 @@ class _Capture:
         self.refusal = recorder.refusal
         if self.refusal is None:
             self.use(recorder, value)
+        if self.sizes is not None:
+            self.sizes.is_open = False
         if self.refusal is None and not self.entry.signature.takes(self.args, self.kwargs):
             self.refusal = "a change of an argument other than of its elements"
             self.entry.program = None
@@ -261,12 +314,13 @@ class _Capture:
     def use(self, recorder: Recorder, value: Any) -> None:
         """Make the program, and what sets results and gradients."""
         results = leaves(value)
+        self.structure = structure(value)
         self.entry.rebuild = _rebuilder(value)
         extra = self.gradients(recorder, results)
         if self.refusal is not None:
             return
         graph = [one for one in results if _has_graph(one) and not self.is_there(recorder, one)]
-        backward = _Backward.of(self, recorder, results, graph) if graph else None
+        backward = Backward.of(self, recorder, results, graph) if graph else None
         if self.refusal is not None:
             return
         saved = backward.saved_results if backward else []
@@ -276,10 +330,9 @@ class _Capture:
             return
         name = getattr(self.owner, "__qualname__", type(self.owner.function).__name__)
         self.entry.program.name = f"compiled {name}"
+        self.recording = recorder.recording
         if backward is not None:
-            backward.attach(self.entry)
-            if backward.program is not None:
-                backward.program.name = f"compiled {name} backward"
+            backward.attach(self.entry, f"compiled {name}")
 
     def gradients(self, recorder: Recorder, results: list[Any]) -> list[Tensor]:
         """Note the leaves whose gradients the function sets; return these gradients."""
@@ -321,207 +374,11 @@ def _rebuilder(value: Any) -> Callable[[list[Any]], Any] | None:
     """Return what makes a function's value from its leaves; None if it is one leaf."""
     if isinstance(value, Tensor):
         return None
-    shape = tree_map(lambda leaf: None, value)
-    if type(value) is tuple and all(one is None for one in shape):
+    if type(value) is tuple and not any(is_node(one) for one in value):
         count = len(value)
         return lambda found: tuple(found[:count])
-    return lambda found: rebuild(shape, found)
-
-
-# ---- results with a graph ------------------------------------------------------------------------
-
-
-class _Backward:
-    """The backward pass of a function's results, captured with it."""
-
-    def __init__(self, capture: _Capture, results: list[Any], graph: list[Tensor]):
-        self.owner = capture.owner
-        self.count = len(results)
-        self.graph = [i for i, one in enumerate(results) if any(one is each for each in graph)]
-        self.there = {  # results that were there before: arguments, and leaves from outside
-            i for i, one in enumerate(results) if _has_graph(one) and i not in self.graph
-        }
-        self.targets: list[Any] = []  # leaves, and numbers of arguments
-        self.program: Any = None
-        self.given: list[bool] = []  # whether each target has a gradient
-        self.sources: list[tuple[str, Any]] = []
-        self.saved_results: list[Tensor] = []
-        self.layouts: list[Any] = []  # of the gradients that the program takes
-
-    @classmethod
-    def of(
-        cls, capture: _Capture, recorder: Recorder, results: list[Any], graph: list[Tensor]
-    ) -> _Backward | None:
-        """Capture the backward pass of results that require grad; None where it is refused."""
-        made = cls(capture, results, graph)
-        edges = recorder.outer_edges([results[i] for i in made.graph], capture.inputs)
-        if isinstance(edges, str):
-            capture.refusal = edges
-            return None
-        made.targets, freed = edges
-        if freed:  # a backward pass inside the function has run through it
-            return made
-        tensors = [capture.inputs[one] if isinstance(one, int) else one for one in made.targets]
-        outputs = [results[i] for i in made.graph]
-        with no_grad():
-            seeds = [one.detach().clone().fill_(1) for one in outputs]
-        made.layouts = [(one.shape, one.stride()) for one in seeds]
-        inner = Recorder(tuple(seeds), capture.owner.fullgraph)
-        inner.begin()
-        try:
-            grads = _grad(
-                outputs, tensors, seeds, retain_graph=True, create_graph=False, allow_unused=True
-            )
-        except RuntimeError as error:
-            if inner.refusal is not None:
-                raise
-            capture.refusal = f"results whose backward pass fails: {error}"
-            return None
-        finally:
-            inner.end()
-        if inner.refusal is not None:
-            capture.refusal = f"{inner.refusal} in its backward pass"
-            return None
-        made.given = [one is not None for one in grads]
-        made.sources, made.saved_results = inner.outer_sources(recorder)
-        made.program = inner.program([one for one in grads if one is not None])
-        if made.program is None:
-            capture.refusal = inner.refusal or "a backward pass that keeps new memory"
-            return None
-        return made
-
-    def attach(self, entry: Entry) -> None:
-        """Make an entry's runs return results with a graph."""
-        entry.backward = self
-        entry.replay = self.replay
-
-    def replay(
-        self, entry: Entry, tensors: list[Tensor], args: Any, kwargs: Any
-    ) -> list[Any] | None:
-        """Run the forward program; its results have the backward program as their graph."""
-        targets = [tensors[one] if isinstance(one, int) else one for one in self.targets]
-        call = _Call(self, entry, tensors, args, kwargs)
-        found = list(CompiledFunction.apply(call, *targets))
-        if not call.done:
-            return None
-        for i, one in call.there.items():
-            found[i] = one
-        return found + call.rest
-
-    def gradients(self, ctx: Any, grads: tuple[Tensor, ...]) -> list[Tensor | None]:
-        """Return the gradients of the targets: by the program, or recorded where that is asked."""
-        seeds = [grads[i] for i in self.graph]
-        if is_grad_enabled():
-            return self.recorded(ctx, seeds, True)
-        fitting = [
-            one if one.stride() == stride else _in_layout(one, shape, stride)
-            for one, (shape, stride) in zip(seeds, self.layouts)
-        ]
-        found = self.program.run([*fitting, *ctx.saved_tensors])
-        if found is None:  # another choice by values than when it was recorded
-            return self.recorded(ctx, seeds, False)
-        given = iter(found)
-        return [next(given) if one else None for one in self.given]
-
-    def recorded(self, ctx: Any, seeds: list[Tensor], create_graph: bool) -> list[Tensor | None]:
-        """Return gradients, perhaps with a history: the function runs again, eagerly."""
-        call = ctx.call
-        if call.entry.program.writes:
-            raise RuntimeError(
-                "backward(): a compiled function that writes to its arguments or outer tensors "
-                "has no create_graph, nor another backward pass for other values: call the "
-                "function itself"
-            )
-        _ = ctx.saved_tensors  # raises where they were changed since
-        with enable_grad(), _drawn_again(call.drawn):
-            again = leaves(self.owner.function(*call.args, **call.kwargs))
-            outputs = [again[i] for i in self.graph]
-            found = _grad(outputs, ctx.targets, seeds, create_graph=create_graph, allow_unused=True)
-            return list(found)
-
-
-@contextlib.contextmanager
-def _drawn_again(drawn: list[Any]) -> Iterator[None]:
-    """Let generators give the numbers that they gave once: (generator, seed, first block)."""
-    before = {id(one): (one, one.get_state()) for one, _, _ in drawn}
-    try:
-        for generator, seed, first in reversed(drawn):
-            generator.set_position(seed, first)
-        yield
-    finally:
-        for generator, state in before.values():
-            generator.set_state(state)
-
-
-def _in_layout(tensor: Tensor, shape: Any, stride: Any) -> Tensor:
-    return ops.empty_strided(shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
-
-
-class _Call:
-    """One run: its arguments, and what its backward pass reads."""
-
-    def __init__(self, backward: _Backward, entry: Entry, tensors: Any, args: Any, kwargs: Any):
-        self.backward = backward
-        self.entry = entry
-        self.tensors = tensors
-        self.args, self.kwargs = args, kwargs
-        self.rest: list[Any] = []
-        self.drawn: list[Any] = []  # random numbers
-        self.there: dict[int, Any] = {}
-        self.done = False  # whether the program was for these values
-
-
-class CompiledFunction(Function):
-    """The graph of a compiled function's results."""
-
-    @staticmethod
-    def forward(ctx: Any, call: _Call, *targets: Tensor) -> Any:
-        backward = call.backward
-        found = call.entry.program.run(call.tensors, call.drawn)
-        if found is None:
-            return ()
-        call.done = True
-        results, call.rest = found[: backward.count], found[backward.count :]
-        call.there = {i: results[i] for i in backward.there}
-        for i in backward.there:
-            results[i] = None
-        ctx.call = call
-        ctx.targets = targets
-        ctx.mark_non_differentiable(
-            *(
-                one
-                for i, one in enumerate(results)
-                if isinstance(one, Tensor) and i not in backward.graph
-            )
-        )
-        if backward.program is not None:
-            first = len(call.rest) - len(backward.saved_results)
-            saved = call.rest[first:]
-            kept = []
-            for kind, what in backward.sources:
-                if kind == "result":
-                    kept.append(saved[what])
-                elif kind == "input":
-                    number, offset, size = what
-                    moved = (call.tensors[number].storage_offset() - offset) * size
-                    kept.append(flat_memory(call.tensors[number], moved))
-                else:
-                    kept.append(what)
-            ctx.save_for_backward(*kept)
-        return tuple(results)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        backward = ctx.call.backward
-        if backward.program is None:
-            raise RuntimeError(
-                "Trying to backward through the graph a second time (or directly access saved "
-                "tensors after they have already been freed). Saved intermediate values of the "
-                "graph are freed when you call .backward() or autograd.grad(). Specify "
-                "retain_graph=True if you need to backward through the graph a second time or if "
-                "you need to access saved tensors after calling backward."
-            )
-        return None, *backward.gradients(ctx, grads)
+    tree = tree_map(lambda leaf: 0, value)
+    return lambda found: rebuild(tree, found)
 
 
 # ---- the function --------------------------------------------------------------------------------
@@ -552,8 +409,11 @@ def compile(
 
     What cannot be replayed, such as ``item()``, runs eagerly, with one warning; with ``fullgraph``
     it raises. ``disable`` returns the function as it is. Without a model it is a decorator.
-    ``mode``, ``backend``, ``name``, ``isolate_recompiles`` and ``shapes_spec`` change nothing; nor
-    does ``dynamic``, since each size of an argument has a program of its own.
+    ``mode``, ``backend``, ``name``, ``isolate_recompiles`` and ``shapes_spec`` change nothing.
+
+    With ``dynamic``, calls that differ in one size (a batch, a length) share what is recorded:
+    after three such calls, sizes between the least and the largest need no recording, where all
+    kernels and the function's own code allow it. Otherwise each size has a program of its own.
 
     Raises: RuntimeError for a ``mode`` that torch does not have, for one with ``options``, and with
     ``fullgraph`` for what cannot be captured; TypeError for what cannot be called.
@@ -575,6 +435,7 @@ def compile(
         return lambda function: compile(
             function,
             fullgraph=fullgraph,
+            dynamic=dynamic,
             mode=mode,
             options=options,
             disable=disable,
@@ -585,5 +446,5 @@ def compile(
     if disable or isinstance(model, (Compiled, OptimizedModule)):
         return model
     limit = _LIMIT if recompile_limit is None else recompile_limit
-    compiled = Compiled(model, fullgraph, limit)
+    compiled = Compiled(model, fullgraph, limit, bool(dynamic))
     return OptimizedModule(model, compiled) if isinstance(model, Module) else compiled

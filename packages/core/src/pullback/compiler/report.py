@@ -31,12 +31,14 @@ class Explanation:
     ``programs`` has a dict for each: its arguments (``signature``), ``launches``, ``groups``,
     ``parts`` that a backend's executor runs (known after a replay), ``buffers``, bytes of the
     ``arena`` and of all ``temporaries``, how often it ran (``runs``), and ``guards``, the
-    references that it depends on. ``refusals`` says what could not be captured.
+    references that it depends on. ``refusals`` says what could not be captured. With ``dynamic``,
+    ``sizes`` has a text for each kind of calls that differ in a size.
     """
 
     def __init__(self, compiled: Any):
         self.name = repr(compiled)
         self.refusals = list(compiled.refusals)
+        self.sizes = [family.described() for family in compiled.families]
         self.programs: list[dict[str, Any]] = []
         for entry in compiled.entries:
             for part, program in (
@@ -65,6 +67,7 @@ class Explanation:
         lines = [self.name]
         for number, program in enumerate(self.programs):
             lines += ["", *self._program(number, program)]
+        lines += [*([""] if self.sizes else []), *self.sizes]
         lines += [f"not captured: {why}" for why in self.refusals]
         return "\n".join(lines)
 
@@ -79,6 +82,7 @@ class Explanation:
             ]
             table = notebook.table(["kernel", "group, or why it is in none"], rows)
             shown.append(notebook.folded(title, notebook.text("\n".join(facts)), table))
+        shown += [notebook.text(one) for one in self.sizes]
         shown += [notebook.text(f"not captured: {why}") for why in self.refusals]
         return "".join(shown)
 

@@ -69,6 +69,9 @@ ctypedef struct pb_capture:
     bint (*decided)(void *self, PyObject *condition, PyObject *error) except -1
     # An optimizer updates so many parameters of a group from here on.
     int (*stepped)(void *self, PyObject *group, Py_ssize_t count) except -1
+    # Python code asks for a size, or a tuple of them: returns what it gets. `whole`: it gets a
+    # plain int whatever is returned. NULL: sizes are of no interest.
+    object (*sized)(void *self, object size, bint whole)
 
 
 cdef enum anomaly_check:
@@ -135,3 +138,17 @@ cdef inline int refuse_capture(const char *what) except -1:
     if capturing():
         globals_().capture.refuse(globals_().capture.self, what)
     return 0
+
+
+cdef inline object captured_size(object size):
+    """Return what Python code gets that asks for a size, or for a tuple of sizes."""
+    if capturing() and globals_().capture.sized != NULL:
+        return globals_().capture.sized(globals_().capture.self, size, False)
+    return size
+
+
+cdef inline Py_ssize_t captured_length(Py_ssize_t size) except -1:
+    """Note that Python code gets a size as a plain int."""
+    if capturing() and globals_().capture.sized != NULL:
+        globals_().capture.sized(globals_().capture.self, size, True)
+    return size

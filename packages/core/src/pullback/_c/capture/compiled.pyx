@@ -6,6 +6,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_U8
+from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.layout cimport layout_contiguous
 from pullback._c.program.program cimport Program
 from pullback._c.capture.signature cimport Signature, must_run_eagerly
@@ -26,10 +27,11 @@ def set_forced_eager(bint on):
     forced_eager = on
 
 
-def flat_memory(Tensor self not None, int64_t moved=0):
-    """Return the bytes of a tensor's storage as a tensor, with the offset ``moved``."""
-    return tensor_wrap(storage_retain(self.storage),
-                       layout_contiguous(1, &self.storage.nbytes), moved, PB_U8)
+def flat_memory(Tensor self not None):
+    """Return the bytes of a tensor's storage as a tensor, from the tensor's first element on."""
+    cdef int64_t begin = self.offset * dtype_itemsize[self.dtype]
+    cdef int64_t nbytes = self.storage.nbytes - begin
+    return tensor_wrap(storage_retain(self.storage), layout_contiguous(1, &nbytes), begin, PB_U8)
 
 
 def is_on_host(Tensor self not None):

@@ -22,15 +22,15 @@ from pullback._c.base.state cimport (
     HISTORY_CHANGED, capture_change, globals_, pb_capture, pb_globals, thread_state)
 from pullback._c.base.types cimport (
     NODE_ACCUMULATE, NODE_FREED, node_edges, pb_edge, pb_node, pb_storage)
+from pullback._c.capture.recording cimport Recording
 from pullback._c.program.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT, BUFFER_TEMPORARY, Buffer, Launch,
     launch_of)
-from pullback._c.program.arena cimport place_temporaries
-from pullback._c.program.groups cimport find_groups, hold_for_groups
-from pullback._c.program.program cimport Outer, Program, Result, fill, result_of
+from pullback._c.program.program cimport Outer, Result, fill, result_of
 from pullback._c.program.run_values cimport find_draw, is_random, options_of
-from pullback._c.program.simplify cimport decides_late, first_write, number_uses, simplified
-from pullback._c.device.storage cimport storage_new, storage_original, storage_retain
+from pullback._c.program.simplify cimport decides_late
+from pullback._c.device.storage cimport (
+    storage_new, storage_original, storage_release, storage_retain)
 from pullback._c.graph.tensor cimport (
     Tensor, is_tensor, tensor_data, tensor_requires_grad, tensor_wrap)
 
@@ -49,6 +49,10 @@ cdef inline object place(int type_id, int device, void *data):
 
 cdef inline object place_of(pb_storage *storage):
     return place(storage.device_type, storage.device_index, storage.data)
+
+
+cdef inline int64_t begin_of(Tensor tensor) noexcept:
+    return tensor.offset * dtype_itemsize[tensor.dtype]
 
 
 @no_gc_clear    # while it is the process's capture, its hooks need all that it has
@@ -71,11 +75,13 @@ cdef class Recorder:
     cdef dict live                      # place of memory -> its Buffer
     cdef dict known                     # address of a storage that was there before -> Outer
     cdef dict before                    # the same -> its version when it was first used
-    cdef list offsets                   # of the arguments
+    cdef list begins                    # of the arguments: bytes from their memory's begin
+    cdef object sizes                   # notes what Python code does with sizes; or None
+    cdef readonly Recording recording   # while it does: what the program is made of
     cdef list inputs
     cdef int64_t sequence               # of the first node that is made
 
-    def __cinit__(self, tuple inputs not None, bint strict):
+    def __cinit__(self, tuple inputs not None, bint strict, sizes=None):
         cdef Tensor tensor
         cdef Buffer buffer
         cdef Outer prior
@@ -88,11 +94,12 @@ cdef class Recorder:
         self.live = {}
         self.known = {}
         self.before = {}
-        self.offsets = []
+        self.begins = []
+        self.sizes = sizes
         self.inputs = list(inputs)
         for tensor in inputs:
-            number = len(self.offsets)
-            self.offsets.append(tensor.offset)
+            number = len(self.begins)
+            self.begins.append(begin_of(tensor))
             if tensor.storage.data != NULL and place_of(tensor.storage) not in self.live:
                 buffer = self.add(tensor.storage, BUFFER_INPUT)
                 buffer.input = number
@@ -122,6 +129,8 @@ cdef class Recorder:
         self.hooks.refuse = refuse
         self.hooks.decided = decided
         self.hooks.stepped = stepped
+        if self.sizes is not None:
+            self.hooks.sized = sized
         self.sequence = self.hooks.state.sequence
         record_draws(self.draws)
         process.capture = &self.hooks
@@ -251,16 +260,6 @@ cdef class Recorder:
         self.launches.append(made)
         return 0
 
-    def options(self):
-        """Return the options of parameter groups that nothing but fused steps has read."""
-        cdef Launch launch
-        cdef list found = []
-        if any(count != fused for _, count, fused in self.steps):
-            return found
-        for launch in self.launches:
-            found += [option for _, option in launch.options or ()]
-        return found
-
     cdef bint decide(self, Tensor condition, object error) except -1:
         """Record that the program is for one outcome, which is returned."""
         cdef pb_array array
@@ -358,10 +357,10 @@ cdef class Recorder:
         """Make outer memory further arguments; return where each comes from, and new results.
 
         A source is ("result", number), a result to add to the program that ``before`` has recorded;
-        ("input", (number, offset, itemsize)), that program's argument; or ("outside", tensor).
+        ("input", number), that program's argument; or ("outside", tensor).
         """
         cdef Buffer buffer, origin
-        cdef Tensor tensor, flat
+        cdef Tensor flat
         cdef list sources = [], results = []
         for buffer in self.buffers:
             if buffer.kind != BUFFER_OUTER:
@@ -369,19 +368,21 @@ cdef class Recorder:
             flat = tensor_wrap(storage_retain(buffer.storage),
                                layout_contiguous(1, &buffer.storage.nbytes), 0, PB_U8)
             origin = <Buffer>before.live.get(place_of(buffer.storage))
+            begin = 0
             if origin is not None and origin.kind == BUFFER_INPUT:
-                tensor = <Tensor>before.inputs[origin.input]
-                sources.append(("input", (origin.input, tensor.offset,
-                                          dtype_itemsize[tensor.dtype])))
+                sources.append(("input", origin.input))
+                begin = before.begins[origin.input]
             elif origin is not None and origin.kind != BUFFER_OUTER:
                 sources.append(("result", len(results)))
                 results.append(flat)
             else:
                 sources.append(("outside", flat))
+            storage_release(buffer.storage)     # the argument has it
+            buffer.storage = NULL
             buffer.kind = BUFFER_INPUT
             buffer.input = <int>len(self.inputs)
             self.inputs.append(flat)
-            self.offsets.append(0)
+            self.begins.append(begin)
         self.known.clear()
         return sources, results
 
@@ -408,11 +409,10 @@ cdef class Recorder:
         they are. None if memory was made that is kept elsewhere: a later call will find it there.
         Where a graph keeps memory, that is not looked at.
         """
-        cdef Program made = Program.__new__(Program)
+        cdef Recording recording = Recording.__new__(Recording)
         cdef Tensor tensor
         cdef Buffer buffer
         cdef Result argument
-        cdef int i
         if self.failure is not None:
             raise self.failure
         if any(blocks is None for _, _, _, blocks in self.draws):
@@ -421,10 +421,10 @@ cdef class Recorder:
         if decides_late(self.launches, self.buffers):
             self.refuse_now("a choice by values after a write to a tensor from outside")
             return None
-        made.results = []
+        recording.results = []
         for item in results:
             if not is_tensor(item):
-                made.results.append(item)
+                recording.results.append(item)
                 continue
             tensor = <Tensor>item
             buffer = <Buffer>self.live.get(place_of(tensor.storage))
@@ -432,55 +432,36 @@ cdef class Recorder:
             if number is not None:
                 argument = result_of(tensor, -1)
                 argument.offset = number
-                made.results.append(argument)
+                recording.results.append(argument)
                 continue
             if tensor.storage.data == NULL and not tensor_requires_grad(tensor):
-                made.results.append(result_of(tensor, -2))
+                recording.results.append(result_of(tensor, -2))
                 continue
             if buffer is None or buffer.kind == BUFFER_OUTER and (
                     buffer.first < 0 or tensor.node == NULL and tensor_requires_grad(tensor)):
-                made.results.append(tensor)
+                recording.results.append(tensor)
                 continue
             if buffer.kind == BUFFER_TEMPORARY and (buffer.filled or buffer.first < 0):
                 self.snapshot(buffer, tensor.storage)
             if buffer.kind == BUFFER_TEMPORARY or buffer.kind == BUFFER_CONSTANT:
                 buffer.kind = BUFFER_RESULT
-            made.results.append(result_of(tensor, buffer.number))
+            recording.results.append(result_of(tensor, buffer.number))
         if not any(is_tensor(one) and tensor_requires_grad(<Tensor>one) for one in results):
             for one in self.live.values():
                 if (<Buffer>one).kind in (BUFFER_TEMPORARY, BUFFER_CONSTANT):
                     return None
-        for buffer in self.buffers:
-            if buffer.kind == BUFFER_CONSTANT and buffer.written:
-                buffer.kind = BUFFER_RESULT     # each run begins with what the host wrote
-        made.launches = simplified(self.launches, self.buffers)
-        number_uses(made.launches, self.buffers)
-        made.buffers = self.buffers
-        made.offsets = self.offsets
-        made.outers = self.written()
-        made.writes = len(made.outers) > 0
-        options = self.options()
-        made.options = [] if not options else [
-            (number, i, option) for number, launch in enumerate(made.launches)
-            for i, option in (<Launch>launch).options or ()]
-        made.first_write = first_write(made.launches, self.buffers)
-        made.draws = [(generator, blocks) for generator, _, _, blocks in self.draws]
-        made.moving = [one for one in self.buffers if one.kind == BUFFER_RESULT
-                       or one.first >= 0 and one.kind in (BUFFER_INPUT, BUFFER_OUTER)]
-        made.device_type = -1
-        for buffer in self.buffers:
-            if buffer.kind == BUFFER_TEMPORARY and buffer.first >= 0:
-                if made.device_type >= 0 and (made.device_type != buffer.device_type
-                                              or made.device_index != buffer.device_index):
-                    self.refuse_now("temporaries on several devices")
-                    return None
-                made.device_type = buffer.device_type
-                made.device_index = buffer.device_index
-                made.temporaries += buffer.nbytes
-        made.groups = find_groups(made.launches, self.buffers)
-        inner = hold_for_groups(made.groups, self.buffers)
-        made.arena = place_temporaries(self.buffers, inner, made.launches, made.groups)
-        made.idle = []
+        recording.launches = self.launches
+        recording.buffers = self.buffers
+        recording.begins = self.begins
+        recording.outers = self.written()
+        recording.draws = [(generator, blocks) for generator, _, _, blocks in self.draws]
+        recording.reads_options = all(count == fused for _, count, fused in self.steps)
+        if self.sizes is not None:
+            self.recording = recording.copy()
+        made = recording.program()
+        if type(made) is str:
+            self.refuse_now(made)
+            return None
         return made
 
 
@@ -597,3 +578,8 @@ cdef int stepped(void *self, PyObject *group, Py_ssize_t count) except -1:
     if count:
         (<Recorder>self).steps.append([<object>group, count, 0])
     return 0
+
+
+cdef object sized(void *self, object size, bint whole):
+    sizes = (<Recorder>self).sizes
+    return sizes.fixed(size) if whole else sizes.sized(size)

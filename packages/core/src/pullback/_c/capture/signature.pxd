@@ -2,6 +2,15 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
 from pullback._c.base.types cimport pb_layout
 
+cdef enum spec_kind:
+    SPEC_VALUE                  # equal, and of the same type
+    SPEC_OBJECT                 # the same object
+    SPEC_TENSOR
+    SPEC_TUPLE
+    SPEC_LIST
+    SPEC_DICT
+    SPEC_NUMBER                 # a float, which programs take as a 0-d tensor
+
 
 # What one argument, or an item of one, must be.
 cdef class Spec:
@@ -38,3 +47,4 @@ cdef class Signature:
 
 
 cdef bint must_run_eagerly() noexcept
+cdef bint same_value(object value, object expected)

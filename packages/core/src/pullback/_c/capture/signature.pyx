@@ -48,15 +48,6 @@ cdef enum guard_kind:
     GUARD_CELL
     GUARD_LENGTH
 
-cdef enum spec_kind:
-    SPEC_VALUE                  # equal, and of the same type
-    SPEC_OBJECT                 # the same object
-    SPEC_TENSOR
-    SPEC_TUPLE
-    SPEC_LIST
-    SPEC_DICT
-    SPEC_NUMBER                 # a float, which programs take as a 0-d tensor
-
 cdef tuple PLAIN = (
     bool, int, float, complex, str, bytes, type(None), dtype_class, device_class, type(Ellipsis),
     slice, range)
@@ -416,6 +407,13 @@ cdef class Signature:
         if self.tensors:
             self.shared = relations_of(list(self.tensors), self.outer)
         self.tensors = ()           # the arguments are not kept alive
+
+    def guard_as(self, Signature like not None, bint apart, object options):
+        """Refer to what another call refers to; False if memory is shared in another way."""
+        if relations_of(list(self.tensors), outer_of(like.guards)) != like.shared:
+            return False
+        self.guard(like.guards, apart, options)
+        return True
 
     cpdef list match(self, tuple args, dict kwargs):
         """Return the tensors of a call that is alike, else None."""

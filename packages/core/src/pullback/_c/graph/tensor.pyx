@@ -17,7 +17,8 @@ from pullback._c.base.dtype cimport dtype_differentiable, dtype_itemsize, dtype_
 from pullback._c.base.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_shape_tuple, layout_strides_tuple)
 from pullback._c.graph.node cimport gc_begin, node_dead, node_release, node_traverse, release_later
-from pullback._c.base.state cimport globals_, overrides_on, pb_globals, process_pool
+from pullback._c.base.state cimport (
+    captured_length, captured_size, globals_, overrides_on, pb_globals, process_pool)
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.base.types cimport (
     STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout, pb_node, pb_storage)
@@ -378,7 +379,7 @@ cdef class Tensor:
         """The sizes of the dims, as a tuple."""
         if is_overridden(self):
             return overridden("shape.__get__", self)
-        return tuple.__new__(Size, layout_shape_tuple(self.layout))
+        return tuple.__new__(Size, captured_size(layout_shape_tuple(self.layout)))
 
     @property
     def dtype(self):
@@ -413,7 +414,7 @@ cdef class Tensor:
         """Bytes of all elements."""
         if is_overridden(self):
             return overridden("nbytes.__get__", self)
-        return dtype_itemsize[self.dtype] * self.layout.numel
+        return captured_size(dtype_itemsize[self.dtype] * self.layout.numel)
 
     def dim(self):
         """Return the number of dims."""
@@ -425,7 +426,7 @@ cdef class Tensor:
         """Return the number of elements."""
         if is_overridden(self):
             return overridden("numel", self)
-        return self.layout.numel
+        return captured_size(self.layout.numel)
 
     def element_size(self):
         """Return the bytes of one element."""
@@ -439,26 +440,26 @@ cdef class Tensor:
         if is_overridden(self):
             return call_of_class("size", (self,) if dim is None else (self, dim))
         if dim is None:
-            return tuple.__new__(Size, layout_shape_tuple(self.layout))
+            return tuple.__new__(Size, captured_size(layout_shape_tuple(self.layout)))
         cdef int64_t d = wrap_dim(self, dim, "size")
         if self.layout.ndim == 0:
             raise IndexError("Dimension specified as 0 but tensor has no dimensions")
-        return layout_shape(self.layout)[d]
+        return captured_size(layout_shape(self.layout)[d])
 
     def stride(self, dim=None):
         """Return the strides in elements, or the stride of one dim."""
         if is_overridden(self):
             return call_of_class("stride", (self,) if dim is None else (self, dim))
         if dim is None:
-            return layout_strides_tuple(self.layout)
+            return captured_size(layout_strides_tuple(self.layout))
         cdef int64_t d = wrap_dim(self, dim, "stride")
         if self.layout.ndim == 0:
             raise IndexError("Dimension specified as 0 but tensor has no dimensions")
-        return layout_strides(self.layout)[d]
+        return captured_size(layout_strides(self.layout)[d])
 
     def storage_offset(self):
         """Return the offset of the first element in the storage, in elements."""
-        return self.offset
+        return captured_size(self.offset)
 
     def is_floating_point(self):
         """Return True for float16, bfloat16, float32 and float64."""
@@ -516,7 +517,7 @@ cdef class Tensor:
             return overridden("__len__", self)
         if self.layout.ndim == 0:
             raise TypeError("len() of a 0-d tensor")
-        return layout_shape(self.layout)[0]
+        return captured_length(layout_shape(self.layout)[0])
 
     def __hash__(self):
         return <Py_ssize_t>(<size_t><PyObject *>self >> 4)

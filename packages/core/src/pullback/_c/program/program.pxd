@@ -35,13 +35,13 @@ cdef class Program:
     cdef readonly bint writes           # to arguments or outer memory
     cdef int first_write                # the first launch that does
     cdef int device_type, device_index
-    cdef list offsets                   # of each argument: its tensor's offset when recorded
+    cdef list begins                    # of each argument: its tensor's offset in bytes then
     cdef list moving                    # buffers that may have another address in each run
     cdef list idle                      # instances that no thread runs
     cdef readonly list groups           # Group, in order
 
     cpdef list run(self, list inputs, list drawn=*)
-    cdef bint stale(self) noexcept
+    cpdef bint stale(self) noexcept
     cdef int launches_at(self, int number)
 
 

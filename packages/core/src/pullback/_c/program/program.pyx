@@ -354,7 +354,7 @@ cdef class Outer:
 cdef class Program:
     """Kernel calls that run again, on other arguments."""
 
-    cdef bint stale(self) noexcept:
+    cpdef bint stale(self) noexcept:
         """True if memory from outside was freed, moved to another device or made smaller."""
         cdef Buffer buffer
         for buffer in self.moving:
@@ -402,8 +402,8 @@ cdef class Program:
                 if buffer.kind == BUFFER_INPUT:
                     tensor = <Tensor>inputs[buffer.input]
                     storage = tensor.storage
-                    delta = (tensor.offset - <int64_t>self.offsets[buffer.input]) * (
-                        dtype_itemsize[tensor.dtype])
+                    delta = tensor.offset * dtype_itemsize[tensor.dtype] - (
+                        <int64_t>self.begins[buffer.input])
                 elif buffer.kind == BUFFER_OUTER:
                     storage = buffer.storage
                 else:
@@ -462,8 +462,8 @@ cdef class Program:
             if buffer.kind == BUFFER_INPUT:
                 tensor = <Tensor>inputs[buffer.input]
                 storage = tensor.storage
-                delta = (tensor.offset - <int64_t>self.offsets[buffer.input]) * (
-                    dtype_itemsize[tensor.dtype]) // dtype_itemsize[result.dtype]
+                delta = (tensor.offset * dtype_itemsize[tensor.dtype] - (
+                    <int64_t>self.begins[buffer.input])) // dtype_itemsize[result.dtype]
             elif buffer.kind == BUFFER_OUTER:
                 storage = buffer.storage
             else:

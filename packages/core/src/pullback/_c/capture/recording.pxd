@@ -1,0 +1,16 @@
+from pullback._c.program.launches cimport Buffer
+
+
+# What a recorder has of a call.
+cdef class Recording:
+    cdef list launches, buffers
+    cdef list results                   # Result, or any other value
+    cdef list begins                    # of each argument: bytes from its memory's begin
+    cdef list outers                    # Outer
+    cdef list draws                     # (generator, number of blocks)
+    cdef bint reads_options
+
+    cdef Recording copy(self)
+
+
+cdef Buffer copy_of(Buffer buffer)

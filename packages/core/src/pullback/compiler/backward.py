@@ -1,0 +1,250 @@
+"""Backward passes of compiled functions: programs that are the graph of their results."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from pullback._c.base.state import is_grad_enabled
+from pullback._c.capture.compiled import Entry, flat_memory
+from pullback._c.capture.recorder import Recorder
+from pullback._c.graph.tensor import Tensor
+from pullback.autograd import Function
+from pullback.autograd import grad as _grad
+from pullback.autograd.grad_mode import enable_grad, no_grad
+from pullback.func._tree import leaves
+from pullback.ops import ops
+
+__all__ = ["Backward", "CompiledFunction"]
+
+
+class Backward:
+    """The backward pass of a function's results, captured with it."""
+
+    def __init__(self, capture: Any, results: list[Any], graph: list[Tensor]):
+        self.function = capture.owner.function
+        self.count = len(results)
+        self.graph = [i for i, one in enumerate(results) if any(one is each for each in graph)]
+        self.there = {  # results that were there before: arguments, and leaves from outside
+            i for i, one in enumerate(results) if _has_graph(one) and i not in self.graph
+        }
+        self.targets: list[Any] = []  # leaves, and numbers of arguments
+        self.program: Any = None
+        self.given: list[bool] = []  # whether each target has a gradient
+        self.sources: list[tuple[str, Any]] = []
+        self.saved_results: list[Tensor] = []  # until the forward program is made
+        self.saved_count = 0
+        self.layouts: list[Any] = []  # of the gradients that the program takes
+        self.recording: Any = None  # for programs for other sizes
+
+    @classmethod
+    def of(
+        cls, capture: Any, recorder: Recorder, results: list[Any], graph: list[Tensor]
+    ) -> Backward | None:
+        """Capture the backward pass of results that require grad; None where it is refused."""
+        made = cls(capture, results, graph)
+        edges = recorder.outer_edges([results[i] for i in made.graph], capture.inputs)
+        if isinstance(edges, str):
+            capture.refusal = edges
+            return None
+        made.targets, freed = edges
+        if freed:  # a backward pass inside the function has run through it
+            return made
+        tensors = [capture.inputs[one] if isinstance(one, int) else one for one in made.targets]
+        outputs = [results[i] for i in made.graph]
+        with no_grad():
+            seeds = [one.detach().clone().fill_(1) for one in outputs]
+        made.layouts = [(one.shape, one.stride()) for one in seeds]
+        inner = Recorder(tuple(seeds), capture.owner.fullgraph, capture.sizes)
+        inner.begin()
+        try:
+            grads = _grad(
+                outputs, tensors, seeds, retain_graph=True, create_graph=False, allow_unused=True
+            )
+        except RuntimeError as error:
+            if inner.refusal is not None:
+                raise
+            capture.refusal = f"results whose backward pass fails: {error}"
+            return None
+        finally:
+            inner.end()
+        if inner.refusal is not None:
+            capture.refusal = f"{inner.refusal} in its backward pass"
+            return None
+        made.given = [one is not None for one in grads]
+        made.sources, made.saved_results = inner.outer_sources(recorder)
+        made.saved_count = len(made.saved_results)
+        made.program = inner.program([one for one in grads if one is not None])
+        made.recording = inner.recording
+        if made.program is None:
+            capture.refusal = inner.refusal or "a backward pass that keeps new memory"
+            return None
+        return made
+
+    def attach(self, entry: Entry, name: str) -> None:
+        """Make an entry's runs return results with a graph."""
+        self.saved_results = []
+        if self.program is not None:
+            self.program.name = f"{name} backward"
+        entry.backward = self
+        entry.replay = self.replay
+
+    def is_like(self, other: Backward) -> bool:
+        """Return True if another call's backward pass has the same arguments and results."""
+        return (
+            self.graph == other.graph
+            and self.there == other.there
+            and self.given == other.given
+            and (self.program is None) == (other.program is None)
+            and len(self.targets) == len(other.targets)
+            and len(self.sources) == len(other.sources)
+            and len(self.layouts) == len(other.layouts)
+            and all(_same_target(*pair) for pair in zip(self.targets, other.targets))
+            and all(
+                kind == kind_there
+                and (what.data_ptr() == there.data_ptr() if kind == "outside" else what == there)
+                for (kind, what), (kind_there, there) in zip(self.sources, other.sources)
+            )
+        )
+
+    def with_program(self, program: Any, layouts: list[Any]) -> Backward:
+        """Return the backward pass for another size."""
+        made = copy.copy(self)
+        made.program, made.layouts, made.recording = program, layouts, None
+        return made
+
+    def replay(
+        self, entry: Entry, tensors: list[Tensor], args: Any, kwargs: Any
+    ) -> list[Any] | None:
+        """Run the forward program; its results have the backward program as their graph."""
+        targets = [tensors[one] if isinstance(one, int) else one for one in self.targets]
+        call = _Call(self, entry, tensors, args, kwargs)
+        found = list(CompiledFunction.apply(call, *targets))
+        if not call.done:
+            return None
+        for i, one in call.there.items():
+            found[i] = one
+        return found + call.rest
+
+    def gradients(self, ctx: Any, grads: tuple[Tensor, ...]) -> list[Tensor | None]:
+        """Return the gradients of the targets: by the program, or recorded where that is asked."""
+        seeds = [grads[i] for i in self.graph]
+        if is_grad_enabled():
+            return self.recorded(ctx, seeds, True)
+        fitting = [
+            one if one.stride() == stride else _in_layout(one, shape, stride)
+            for one, (shape, stride) in zip(seeds, self.layouts)
+        ]
+        found = self.program.run([*fitting, *ctx.saved_tensors])
+        if found is None:  # another choice by values than when it was recorded
+            return self.recorded(ctx, seeds, False)
+        given = iter(found)
+        return [next(given) if one else None for one in self.given]
+
+    def recorded(self, ctx: Any, seeds: list[Tensor], create_graph: bool) -> list[Tensor | None]:
+        """Return gradients, perhaps with a history: the function runs again, eagerly."""
+        call = ctx.call
+        if call.entry.program.writes:
+            raise RuntimeError(
+                "backward(): a compiled function that writes to its arguments or outer tensors "
+                "has no create_graph, nor another backward pass for other values: call the "
+                "function itself"
+            )
+        _ = ctx.saved_tensors  # raises where they were changed since
+        with enable_grad(), _drawn_again(call.drawn):
+            again = leaves(self.function(*call.args, **call.kwargs))
+            outputs = [again[i] for i in self.graph]
+            found = _grad(outputs, ctx.targets, seeds, create_graph=create_graph, allow_unused=True)
+            return list(found)
+
+
+def _has_graph(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+def _same_target(one: Any, other: Any) -> bool:
+    return one is other or (isinstance(one, int) and one == other)
+
+
+@contextlib.contextmanager
+def _drawn_again(drawn: list[Any]) -> Iterator[None]:
+    """Let generators give the numbers that they gave once: (generator, seed, first block)."""
+    before = {id(one): (one, one.get_state()) for one, _, _ in drawn}
+    try:
+        for generator, seed, first in reversed(drawn):
+            generator.set_position(seed, first)
+        yield
+    finally:
+        for generator, state in before.values():
+            generator.set_state(state)
+
+
+def _in_layout(tensor: Tensor, shape: Any, stride: Any) -> Tensor:
+    return ops.empty_strided(shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+class _Call:
+    """One run: its arguments, and what its backward pass reads."""
+
+    def __init__(self, backward: Backward, entry: Entry, tensors: Any, args: Any, kwargs: Any):
+        self.backward = backward
+        self.entry = entry
+        self.tensors = tensors
+        self.args, self.kwargs = args, kwargs
+        self.rest: list[Any] = []
+        self.drawn: list[Any] = []  # random numbers
+        self.there: dict[int, Any] = {}
+        self.done = False  # whether the program was for these values
+
+
+class CompiledFunction(Function):
+    """The graph of a compiled function's results."""
+
+    @staticmethod
+    def forward(ctx: Any, call: _Call, *targets: Tensor) -> Any:
+        backward = call.backward
+        found = call.entry.program.run(call.tensors, call.drawn)
+        if found is None:
+            return ()
+        call.done = True
+        results, call.rest = found[: backward.count], found[backward.count :]
+        call.there = {i: results[i] for i in backward.there}
+        for i in backward.there:
+            results[i] = None
+        ctx.call = call
+        ctx.targets = targets
+        ctx.mark_non_differentiable(
+            *(
+                one
+                for i, one in enumerate(results)
+                if isinstance(one, Tensor) and i not in backward.graph
+            )
+        )
+        if backward.program is not None:
+            first = len(call.rest) - backward.saved_count
+            saved = call.rest[first:]
+            kept = []
+            for kind, what in backward.sources:
+                if kind == "result":
+                    kept.append(saved[what])
+                elif kind == "input":
+                    kept.append(flat_memory(call.tensors[what]))
+                else:
+                    kept.append(what)
+            ctx.save_for_backward(*kept)
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        backward = ctx.call.backward
+        if backward.program is None:
+            raise RuntimeError(
+                "Trying to backward through the graph a second time (or directly access saved "
+                "tensors after they have already been freed). Saved intermediate values of the "
+                "graph are freed when you call .backward() or autograd.grad(). Specify "
+                "retain_graph=True if you need to backward through the graph a second time or if "
+                "you need to access saved tensors after calling backward."
+            )
+        return None, *backward.gradients(ctx, grads)
