@@ -21,15 +21,23 @@ def pytest_addoption(parser):
         help="every N-th module of the core's tests, from number I on (0 to N-1, or auto: others "
         "after each change of the core)",
     )
+    parser.addoption(
+        "--other-modules",
+        metavar="I/N",
+        help="the modules that --module-share leaves out; all of them if that is 0/1",
+    )
 
 
 def pytest_collection_modifyitems(config, items):
-    share, folder = config.getoption("--module-share"), Path(__file__).parent
-    if share is None:
+    share, others = config.getoption("--module-share"), config.getoption("--other-modules")
+    if share is None and others is None:
         return
+    folder = Path(__file__).parent
     modules = {item.path for item in items if folder in item.path.parents}
     shared = sorted(path for path in modules if path.name not in WHOLE)
-    left_out = set(shared) - set(chosen(shared, share))
+    left_out = set(shared) - set(chosen(shared, share or others))
+    if others is not None:
+        left_out = set(shared) - left_out if left_out else set()
     config.hook.pytest_deselected(items=[item for item in items if item.path in left_out])
     items[:] = [item for item in items if item.path not in left_out]
 
