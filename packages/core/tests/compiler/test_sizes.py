@@ -212,13 +212,13 @@ def test_code_of_the_package_gets_plain_sizes():
 
     @pb.compile(dynamic=True)
     def function(x):
-        seen.append(type(x.shape[0]))
-        seen.append(type(x.size(0) + 1))
-        seen.append(type(x[: x.shape[0]].shape[0]))
+        seen.append(x.shape[0])
+        seen.append(x.size(0) + 1)
+        seen.append(x[: x.shape[0]].shape[0])
         return F.layer_norm(x, x.shape[1:]), x.shape[0]
 
     value, size = function(pb.ones(4, 3))
-    assert seen == [SizeArgument] * 3
+    assert [type(one) for one in seen] == [SizeArgument] * 3
     assert type(size) is int
     assert type(value.shape[0]) is int
     kept = pb.compile(lambda x: x.shape, dynamic=True)(pb.ones(2, 3))
@@ -366,6 +366,36 @@ def test_errors_by_values():
         compiled(x, y)
     y[7] = 2
     assert same(compiled(x, y), F.cross_entropy(x, y))
+
+
+def test_other_outcomes_of_checks_are_calls_of_another_kind():
+    compiled = pb.compile(pb.linalg.cholesky, dynamic=True)
+    for size in (4, 20, 11, 8):
+        assert pb.equal(compiled(pb.eye(size)), pb.eye(size))
+    with pytest.raises(pb.linalg.LinAlgError):
+        compiled(-pb.eye(9))
+    for size in (7, 13):
+        assert pb.equal(compiled(pb.eye(size)), pb.eye(size))
+    assert compiled.dynamic
+
+
+def test_code_that_asks_for_types_gets_ints():
+    def function(x):
+        return x * (2 if type(x.shape[0]) is int else 3)
+
+    compiled = check(function, lambda n: [leaf(n, 3)])
+    assert recorded(compiled) > 2
+
+
+def test_a_number_from_outside_that_varies_with_the_size():
+    options = {"scale": 1.0}
+    compiled = pb.compile(lambda x: x * options["scale"], dynamic=True, recompile_limit=99)
+    for size in SIZES:
+        options["scale"] = float(size)
+        assert same(compiled(pb.ones(size)), pb.ones(size) * size)
+    for size in SIZES:
+        options["scale"] = float(100 - size)
+        assert same(compiled(pb.ones(size)), pb.ones(size) * (100 - size))
 
 
 def test_second_gradients():

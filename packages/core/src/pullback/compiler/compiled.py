@@ -157,13 +157,15 @@ class Compiled(CompiledCallable):
         if signature.overlaps(guards):
             self._kept += 1
             return self.function(*args, **kwargs)
-        capture = _Capture(self, Entry(signature), args, kwargs, numbers)
+        sizes = SizeLog() if self.dynamic and not numbers and not asks_types else None
+        capture = _Capture(self, Entry(signature), args, kwargs, numbers, sizes)
         try:
             value = capture.run()
-        except TypeError:
-            if not numbers or capture.has_effects:
+        except TypeError:  # perhaps what it calls takes plain numbers alone
+            if not (numbers or sizes) or capture.has_effects:
                 raise
-            self._plain = True  # perhaps what it calls takes floats alone
+            self._plain = self._plain or bool(numbers)
+            self.dynamic = self.dynamic and sizes is None
             return self.capture(args, kwargs)
         if capture.refusal is not None:
             self._refuse(capture.refusal)
@@ -264,7 +266,13 @@ class _Capture:
     """One call of a function that is recorded."""
 
     def __init__(
-        self, owner: Compiled, entry: Entry, args: Any, kwargs: Any, numbers: dict[str, Tensor]
+        self,
+        owner: Compiled,
+        entry: Entry,
+        args: Any,
+        kwargs: Any,
+        numbers: dict[str, Tensor],
+        sizes: SizeLog | None,
     ):
         self.owner = owner
         self.entry = entry
@@ -279,7 +287,7 @@ class _Capture:
         self.inputs = entry.signature.tensors
         self.refusal: str | None = None
         self.has_effects = False
-        self.sizes = SizeLog() if owner.dynamic and not numbers else None
+        self.sizes = sizes
         self.structure: Any = None  # of the function's value
         self.recording: Any = None
 

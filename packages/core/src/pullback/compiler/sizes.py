@@ -24,6 +24,7 @@ from typing import Any
 from pullback._c.capture.between import (
     Line,
     between,
+    decisions,
     difference,
     layout_between,
     line_between,
@@ -255,6 +256,8 @@ class Pair:
         found = "" if line is None else self.recordings(line)
         if line is None or isinstance(found, str):
             return False
+        if decisions(sample.forward) != decisions(self.high.forward):
+            return False
         if not sample.is_like(self.high):
             return "what the function returns or sets"
         for one, other in zip(found, (sample.forward, sample.backward)):
@@ -312,11 +315,11 @@ class Family:
 
     def entry(self, signature: Any) -> Entry | None:
         """Return an entry for a call with a size between; None if there is none."""
-        if self.pair is None or not all(
-            one.signature.holds() and not one.entry.program.stale() for one in self.samples
-        ):
-            return None
-        return self.pair.entry(signature)
+        return self.pair.entry(signature) if self.pair is not None and self._holds() else None
+
+    def _holds(self) -> bool:
+        """Return True if what the function refers to is as it was in all recorded calls."""
+        return all(one.signature.holds() and not one.entry.program.stale() for one in self.samples)
 
     def outdated(self) -> bool:
         """Return True if the function refers to another object than when it was recorded."""
@@ -352,7 +355,8 @@ class Family:
 
     def add(self, sample: Sample) -> bool:
         """Take a recorded call; False if it is of another kind."""
-        placed = None if self.is_broken or self._failures == _TRIES else self._with(sample)
+        usable = not self.is_broken and self._failures < _TRIES and self._holds()
+        placed = self._with(sample) if usable else None
         if placed is None:
             return False
         if len(placed) == 2:

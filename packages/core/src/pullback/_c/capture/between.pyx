@@ -30,7 +30,8 @@ from pullback._c.program.program cimport Outer, Result
 from pullback._c.program.run_values cimport Option
 
 __all__ = [
-    "Line", "between", "difference", "layout_between", "line_between", "same_but_sizes"]
+    "Line", "between", "decisions", "difference", "layout_between", "line_between",
+    "same_but_sizes"]
 
 
 cdef object WIDE = 1 << 62              # greater numbers are not interpolated
@@ -577,6 +578,12 @@ cdef int fill_whole(Result result, Recording recording) except -1:
     result.layout = NULL
     result.layout = layout_contiguous(1, &nbytes)
     return 0
+
+
+def decisions(Recording recording not None):
+    """Return the outcomes of a recorded call's decisions by values, in order."""
+    cdef Launch launch
+    return [launch.expected for launch in recording.launches if launch.expected is not None]
 
 
 def difference(Recording one not None, Recording other not None):
