@@ -1,9 +1,14 @@
 """``compile(dynamic=True)``: sizes between those of recorded calls."""
 
 import copy
+import fractions
+import math
+import operator
 import random
+import threading
 import warnings
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +16,6 @@ from hypothesis import strategies as st
 import pullback as pb
 import pullback.nn.functional as F
 from pullback import nn
-from pullback.compiler.sizes import SizeArgument
 
 REFERENCE = pb.get_default_device().type == "ref"  # it merges dims, and checks values in Python
 SIZES = [4, 40, 21, *range(5, 40)]
@@ -77,7 +81,6 @@ SYMBOLIC = {
     "rows and columns": (lambda x: x / x.sum(0) - x.mean(1, keepdim=True), ("n", 3), ()),
     "mean": (lambda x: (x * x).mean(), ("n", 3), ()),
     "sum by the size": (lambda x: x.sum() / x.shape[0], ("n", 3), ()),
-    "reciprocal of the size": (lambda x: x.sum() * (1.0 / x.shape[0]), ("n", 3), ()),
     "variance": (lambda x: x.var(0), ("n", 3), ()),
     "standardized": (lambda x: (x - x.mean(0)) / x.std(0), ("n", 3), ()),
     "norm": (lambda x: x / x.norm(dim=0), ("n", 3), ()),
@@ -145,6 +148,12 @@ def test_sizes_between_recorded_ones_need_no_recording(name):
         assert [family.pair.sizes for family in compiled.families] == [(4, 40)]
 
 
+def written_half(x):
+    y = x.clone()
+    y.narrow(0, (x.shape[0] + 1) // 2, 1).mul_(3.0)
+    return y
+
+
 # Sizes that decide in the function's own code: what may be interpolated has the same decisions.
 DECIDING = {
     "branch": lambda x: x * 2 if x.shape[0] > 20 else x * 3,
@@ -153,6 +162,7 @@ DECIDING = {
     "a member": lambda x: x * 2 if x.shape[0] in (10, 33) else x * 3,
     "parity": lambda x: x * 2 if x.shape[0] % 2 else x * 3,
     "a bit": lambda x: x * 2 if x.shape[0] & 4 else x * 3,
+    "reciprocal": lambda x: x.sum() * (1.0 / x.shape[0]),
     "half": lambda x: x[: x.shape[0] // 2] * 2,
     "padded": lambda x: F.pad(x, (0, 0, 0, -x.shape[0] % 8)),
     "rounded up": lambda x: pb.cat([x, pb.zeros(-(-x.shape[0] // 8) * 8 - x.shape[0], 3)]),
@@ -178,15 +188,55 @@ DECIDING = {
     "transform": lambda x: pb.fft.rfft(x, dim=0).abs(),
     "median": lambda x: x.median(0)[0],
     "distances": lambda x: pb.cdist(x, x).sum(),
+    "second half": lambda x: x.chunk(2)[1][0] * 2,
+    "first half": lambda x: (x.chunk(2)[0] * 2).flatten(),
+    "two halves": lambda x: x.chunk(2)[0][0] + x.chunk(2)[1][0],
+    "quarters": lambda x: x.tensor_split(4)[1].exp().flatten(),
+    "written half": written_half,
+    "patches": lambda x: x.unfold(0, 2, 2).flatten() * 2,
+    "shifted": lambda x: pb.fft.fftshift(x, dim=0).flatten()[:3] * 2,
+    "rotated": lambda x: pb.rot90(pb.eye(2) * pb.tensor([1.0, 2.0]), x.shape[0]) * x[0, 0],
+    "rolled": lambda x: pb.arange(4.0).roll(x.shape[0]) * x[0, 0],
+    "exponent": lambda x: x.abs() ** (x.shape[0] - 10),
+    "pieces": lambda x: x.split(8)[len(x.split(8)) // 2] * 2,
+    "rows": lambda x: x * (2 if len(x.unbind()) % 2 else 3),
+    "iterated": lambda x: x * ([i for i, _ in enumerate(x)][-1] % 3),
+    "product with a float": lambda x: x * 2 if x.shape[0] * 1.0 == 10 else x * 3,
+    "equal to a float": lambda x: x * 2 if operator.eq(10.0, x.shape[0]) else x * 3,
+    "half of a float": lambda x: x[: round(0.5 * x.shape[0])] * 2,
+    "next power of two": lambda x: F.pad(x, (0, 0, 0, (1 << (x.shape[0] - 1).bit_length()) - 2)),
+    "logarithm": lambda x: x * 2 ** math.ceil(math.log2(x.shape[0])),
+    "divisor": lambda x: x * math.gcd(x.shape[0], 12),
+    "item": lambda x: x * ([5.0, 1.0, 2.0, 3.0] * 20)[x.shape[0]],
+    "item of an array": lambda x: x * float(np.arange(60)[x.shape[0]] % 5),
+    "range": lambda x: x * range(0, x.shape[0], 2)[-1],
+    "array": lambda x: x * (np.zeros(x.shape[0]).size % 5),
+    "with an array": lambda x: x * float((np.arange(3) * x.shape[0])[1] % 5),
+    "format": lambda x: x * int(format(x.shape[0], "d")[-1]),
+    "repeated": lambda x: x * (len("ab" * x.shape[0]) % 3),
+    "bytes of the storage": lambda x: x * (x.untyped_storage().nbytes() % 5),
+    "copied": lambda x: x * (copy.deepcopy(x.shape[0]) % 5),
+    "fraction": lambda x: x * float(fractions.Fraction(x.shape[0], 4)),
+    "linspace": lambda x: x * pb.linspace(0, 1, x.shape[0]).unsqueeze(1),
 }
 
 
-@pytest.mark.parametrize("order", ["ends first", "any"])
+# Ends and a third size that have much in common, then all between.
+ORDERS = {
+    "ends first": SIZES,
+    "even": [4, 40, 20, *range(5, 40)],
+    "eights": [8, 40, 24, *range(9, 40)],
+    "by twelve": [3, 39, 27, *range(4, 39)],
+    "powers of two": [5, 33, 17, 9, *range(6, 33)],
+    "any": random.Random(3).sample(range(3, 60), 40),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", DECIDING)
 def test_decisions_by_sizes_are_those_of_the_function(name, order):
     pb.manual_seed(0)
-    sizes = SIZES[:] if order == "ends first" else random.Random(3).sample(range(3, 60), 40)
-    check(DECIDING[name], lambda n: [leaf(n, 3)], sizes)
+    check(DECIDING[name], lambda n: [leaf(n, 3)], ORDERS[order])
 
 
 def test_what_python_does_with_sizes_is_noted():
@@ -194,12 +244,15 @@ def test_what_python_does_with_sizes_is_noted():
     for size in (4, 40, 21, 12):
         compiled(pb.ones(size, 3))
     assert not compiled._between
-    assert "__hash__" in str(compiled.explain())
+    assert "what the function does with it (hash)" in str(compiled.explain())
 
 
-def test_a_dependence_that_cannot_be_seen_ends_the_search():
+def test_dependences_that_are_not_seen_end_the_search(monkeypatch):
+    """As if the function were the package's own code: its sizes are plain ints."""
+    monkeypatch.setattr("pullback.compiler.sizes._is_own", lambda depth: True)
+    monkeypatch.setattr("pullback.compiler.compiled._MISMATCHES", 1)
     table = [1.0] * 50
-    table[21] = 7.0  # neither end's
+    table[21] = 2.0
     compiled = pb.compile(lambda x: x * table[x.shape[0]], dynamic=True)
     for size in (4, 40, 21, 30, 22):
         assert compiled(pb.ones(size)).tolist() == [table[size]] * size
@@ -212,13 +265,12 @@ def test_code_of_the_package_gets_plain_sizes():
 
     @pb.compile(dynamic=True)
     def function(x):
-        seen.append(x.shape[0])
-        seen.append(x.size(0) + 1)
-        seen.append(x[: x.shape[0]].shape[0])
+        for size in (x.shape[0], x.size(0) + 1, x[: x.shape[0]].shape[0]):
+            seen.append(hasattr(size, "size_log"))
         return F.layer_norm(x, x.shape[1:]), x.shape[0]
 
     value, size = function(pb.ones(4, 3))
-    assert [type(one) for one in seen] == [SizeArgument] * 3
+    assert seen == [True] * 3
     assert type(size) is int
     assert type(value.shape[0]) is int
     kept = pb.compile(lambda x: x.shape, dynamic=True)(pb.ones(2, 3))
@@ -237,6 +289,62 @@ def test_sizes_are_ints_when_the_call_is_over():
     assert type(copy.deepcopy(size)) is int
     assert (size / 2, size // 2, size % 2, divmod(size, 2), -size) == (2.5, 2, 1, (2, 1), -5)
     assert pb.ones(size).shape == (5,)
+
+
+def test_sizes_that_are_kept_become_ints():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seen, self.shapes = 0, [()]
+
+        def forward(self, x):
+            self.seen = x.shape[0]
+            self.shapes[0] = x.shape
+            return x * 2
+
+    model = Model()
+    pb.compile(model, dynamic=True)(pb.ones(5, 3))
+    assert type(model.seen) is int
+    assert [type(one) for one in model.shapes[0]] == [int, int]
+
+
+def test_results_that_are_no_tensors():
+    """What is compared are objects, not their values: those may have no truth."""
+    array, table = np.arange(3), [pb.full((3,), float(i)) for i in range(60)]
+    compiled = pb.compile(lambda x: (x * 2, x[:0] * 3, array, table[2]), dynamic=True)
+    for size in (4, 40, 20, 12, 30):
+        x = pb.ones(size, 3, requires_grad=True)
+        doubled, empty, kept, item = compiled(x)
+        assert pb.equal(doubled, x * 2)
+        assert empty.shape == (0, 3)
+        assert kept is array
+        assert item is table[2]
+
+
+def test_threads_that_call_one_function():
+    compiled = pb.compile(lambda x: (x * 2).tanh().sum(0), dynamic=True)
+    wrong = []
+
+    def call(seed):
+        numbers = random.Random(seed)
+        for _ in range(150):
+            x = pb.ones(numbers.randrange(2, 60), 3)
+            if not same(compiled(x), (x * 2).tanh().sum(0)):
+                wrong.append(x.shape)
+
+    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(compiled.entries) <= 32
+
+
+def test_no_program_at_all():
+    compiled = pb.compile(lambda x: x * 2, dynamic=True, recompile_limit=0)
+    with pytest.warns(UserWarning, match="it has 0 programs"):
+        assert same(compiled(pb.ones(2)), pb.ones(2) * 2)
 
 
 def test_results_that_are_sizes():
@@ -511,13 +619,13 @@ def test_explain_names_the_sizes():
     assert "not compared yet, 1 recorded" in str(compiled.explain())
     for size in (40, 21):
         compiled(pb.ones(size))
-    text = "sizes from 4 to 40 in (float32[4]): made from the two recorded programs"
+    text = "sizes from 4 to 40 in (float32[4]): made from two recorded programs"
     assert text in str(compiled.explain())
     assert text in compiled.explain()._repr_html_()
     loops = pb.compile(DECIDING["loop"], dynamic=True)
     for size in (4, 12, 8, 6, 10):
         loops(pb.ones(size, 3))
-    assert "each is recorded, since how many kernels run depends on it" in str(loops.explain())
+    assert "what the function does with it (index)" in str(loops.explain())
 
 
 def test_limit_counts_recorded_programs():

@@ -58,11 +58,12 @@ class Backward:
             seeds = [one.detach().clone().fill_(1) for one in outputs]
         made.layouts = [(one.shape, one.stride()) for one in seeds]
         inner = Recorder(tuple(seeds), capture.owner.fullgraph, capture.sizes)
-        inner.begin()
+        if not inner.begin():  # another thread records
+            capture.is_late = True
+            return None
         try:
-            grads = _grad(
-                outputs, tensors, seeds, retain_graph=True, create_graph=False, allow_unused=True
-            )
+            with capture.sizes or contextlib.nullcontext():
+                grads = _grad(outputs, tensors, seeds, retain_graph=True, allow_unused=True)
         except RuntimeError as error:
             if inner.refusal is not None:
                 raise

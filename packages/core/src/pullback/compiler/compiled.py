@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import warnings
 import weakref
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from pullback.compiler.numbers import (
     without_numbers,
 )
 from pullback.compiler.report import Explanation, dot_of
-from pullback.compiler.sizes import Family, Sample, SizeLog, without_sizes
+from pullback.compiler.sizes import Family, Sample, SizeLog, settle, without_sizes
 from pullback.func._tree import is_node, leaves, rebuild, structure, tree_map
 from pullback.nn import Module
 
@@ -32,6 +33,7 @@ __all__ = ["compile"]
 ALL: weakref.WeakSet[Compiled] = weakref.WeakSet()  # that exist
 stance = "default"
 _LIMIT = 16  # signatures after which a function that varies is named
+_MISMATCHES = 3  # calls that are not what lies between others, until none is taken for that
 _FAMILIES = 8  # kinds of calls of which programs for other sizes are looked for
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 _TRIES = 3  # captures of one function in a row that keep new memory
@@ -66,6 +68,7 @@ class Compiled(CompiledCallable):
         self.limit = limit
         self.dynamic = dynamic
         self.families: list[Family] = []  # of calls that differ in a size
+        self._lock = threading.Lock()  # of the families, and of which programs are dropped
         self._between: list[Entry] = []  # for sizes between, in the order in which they were made
         self.refusals: list[str] = []
         self._kept = 0  # captures in a row that kept new memory
@@ -139,13 +142,15 @@ class Compiled(CompiledCallable):
         if stance == "eager_on_recompile":
             return self.function(*args, **kwargs)
         if self.dynamic and self.families:
-            entry = self._for_size(args, kwargs)
+            with self._lock:
+                entry = self._for_size(args, kwargs)
             if entry is not None:
                 return self(*args, **kwargs) if entry else self.function(*args, **kwargs)
         if self._kept >= _TRIES or len(self.entries) - len(self._between) >= self.limit:
             self._warn_of_limit(args, kwargs)
             return self.function(*args, **kwargs)
-        self._drop_outdated()
+        with self._lock:
+            self._drop_outdated()
         try:
             guards, reads_options, asks_types = guards_of(self.function, (args, kwargs))
         except TooManyReferences as error:
@@ -161,12 +166,16 @@ class Compiled(CompiledCallable):
         capture = _Capture(self, Entry(signature), args, kwargs, numbers, sizes)
         try:
             value = capture.run()
+            if sizes is not None:
+                settle(guards)
         except TypeError:  # perhaps what it calls takes plain numbers alone
             if not (numbers or sizes) or capture.has_effects:
                 raise
             self._plain = self._plain or bool(numbers)
             self.dynamic = self.dynamic and sizes is None
             return self.capture(args, kwargs)
+        if capture.is_late:
+            return value
         if capture.refusal is not None:
             self._refuse(capture.refusal)
             signature.guard(guards, False)
@@ -185,7 +194,8 @@ class Compiled(CompiledCallable):
         self._kept = 0
         self.entries.append(capture.entry)
         if capture.sizes is not None:
-            self._note(Sample(capture, reads_options))
+            with self._lock:
+                self._note(Sample(capture, reads_options))
         return value
 
     def _drop_outdated(self) -> None:
@@ -198,19 +208,19 @@ class Compiled(CompiledCallable):
         """Keep a recorded call, so that sizes between it and others need no recording."""
         if not any(family.add(sample) for family in self.families):
             self.families = [*self.families[-_FAMILIES + 1 :], Family(sample)]
-        if any(family.is_broken for family in self.families):  # what was made may be wrong, too
+        if sum(one.mismatches for one in self.families) >= _MISMATCHES:
             self.entries[:] = [one for one in self.entries if one not in self._between]
             self._between = []
             self.dynamic = False
         for family in self.families if self.dynamic else ():
-            middle = family.samples[1:-1] if family.pair else []
-            self._add_between([one.entry for one in middle if one.entry in self.entries])
+            self._add_between([one for one in family.needless if one in self.entries])
+            family.needless = []
 
     def _add_between(self, entries: list[Entry]) -> None:
         """Note entries that can be made again; drop the oldest if there are many."""
         self._between += [one for one in entries if one not in self._between]
-        for one in self._between[: -self.limit]:
-            self.entries.remove(one)
+        dropped = self._between[: -self.limit]
+        self.entries[:] = [one for one in self.entries if one not in dropped]
         del self._between[: -self.limit]
 
     def _for_size(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | bool | None:
@@ -257,8 +267,8 @@ class Compiled(CompiledCallable):
                 "each of its calls changes what it refers to, or keeps tensors besides its results"
             )
         else:
-            found = self.entries[-1].signature.difference(args, kwargs)
-            why = f"it has {len(self.entries)} programs; in this call differs {found}"
+            found = self.entries[-1:] and self.entries[-1].signature.difference(args, kwargs)
+            why = f"it has {len(self.entries)} programs; in this call differs {found or 'nothing'}"
         warnings.warn(f"compile(): {self!r} runs eagerly: {why}", UserWarning, stacklevel=3)
 
 
@@ -287,6 +297,7 @@ class _Capture:
         self.inputs = entry.signature.tensors
         self.refusal: str | None = None
         self.has_effects = False
+        self.is_late = False
         self.sizes = sizes
         self.structure: Any = None  # of the function's value
         self.recording: Any = None
@@ -294,9 +305,12 @@ class _Capture:
     def run(self) -> Any:
         """Run the function; fill the entry if its kernels can be replayed."""
         recorder = Recorder(self.inputs, self.owner.fullgraph, self.sizes)
-        recorder.begin()
+        if not recorder.begin():  # another thread records
+            self.is_late = True
+            return self.owner.function(*self.given[0], **self.given[1])
         try:
-            value = self.owner.function(*self.given[0], **self.given[1])
+            with self.sizes or contextlib.nullcontext():
+                value = self.owner.function(*self.given[0], **self.given[1])
             if self.numbers:
                 value = without_numbers(value)
             if self.sizes is not None:
@@ -329,7 +343,7 @@ class _Capture:
             return
         graph = [one for one in results if _has_graph(one) and not self.is_there(recorder, one)]
         backward = Backward.of(self, recorder, results, graph) if graph else None
-        if self.refusal is not None:
+        if self.refusal is not None or self.is_late:
             return
         saved = backward.saved_results if backward else []
         self.entry.program = recorder.program([*results, *extra, *saved])

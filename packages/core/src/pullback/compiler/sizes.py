@@ -6,34 +6,36 @@ made without a call of the function: every number is interpolated. A third call,
 recorded and compared before any of that is trusted.
 
 Why that is right. Sizes are computed from sizes by code of this package and by the function's own.
-What this package computes, as the size of a pooled image, is linear, linear with a strided step, or
+What this package computes is linear, linear with a strided step (as the size of a pooled image), or
 a choice between ways at a threshold. A choice that is the same at both ends is the same between
-them. A step is floor((size + a) / b) or the like; on the line through two of its points, a whole
-number is that step. Whatever is none of these has two ends that do not fit, numbers that are not
-whole, or another value in the third call. Code of the function gets its sizes as `SizeArgument`,
-which notes all but sums, differences and products; for a new size, each of these is computed again,
-and must give what lies on the line.
+them. A step, floor((size + a) / b) or a multiple of it, which is on one line at three sizes, is on
+it wherever the distance from the least is a multiple of what the three distances have in common:
+its remainder is on a line there, too. Sizes elsewhere are recorded first, which narrows that step.
+Code of the function gets its sizes as `SizeArgument`, which notes all but sums, differences and
+products with ints; for a new size, each of these is computed again, and must give what lies on the
+line. Of whatever asks for the value in another way, nothing is known: that rules programs out.
 """
 
 from __future__ import annotations
 
+import builtins
+import math
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from pullback._c.capture.between import (
-    Line,
-    between,
-    decisions,
-    difference,
-    layout_between,
-    line_between,
-    same_but_sizes,
-)
-from pullback._c.capture.compiled import Entry
-from pullback.func._tree import leaves, tree_map
+import numpy
 
-__all__ = ["Family", "Sample", "SizeArgument", "SizeLog", "without_sizes"]
+from pullback._c.capture.between import between, decisions, difference, reaches
+from pullback._c.capture.compiled import Entry
+from pullback._c.capture.line import Line, layout_between, line_between, same_but_sizes
+from pullback._c.dispatch.call import swap_tracer
+from pullback._c.graph.tensor import Tensor
+from pullback.func._tree import leaves, tree_map
+from pullback.ops import ops
+
+__all__ = ["Family", "Sample", "SizeArgument", "SizeLog", "settle", "without_sizes"]
 
 _TRIES = 3  # recorded calls none of which is like another, until no more are compared
 
@@ -47,18 +49,22 @@ class SizeLog:
     def __init__(self) -> None:
         self.rows: list[tuple[str, tuple[Any, ...], Any]] = []
         self.is_open = True
+        self._outer: Any = None  # the tracer of ops before
+
+    def __enter__(self) -> SizeLog:
+        self._outer = swap_tracer(self.take)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        swap_tracer(self._outer)
 
     def sized(self, size: Any) -> Any:
         """Return a size, or a tuple of sizes, whose uses are noted if they are the function's."""
         if _is_own(2):
             return size
-        return tuple([self.of(one) for one in size]) if isinstance(size, tuple) else self.of(size)
-
-    def of(self, size: int) -> SizeArgument:
-        """Return a size whose uses are noted."""
-        made = SizeArgument(size)
-        made.log = self
-        return made
+        if isinstance(size, tuple):
+            return tuple([SizeArgument(one, self) for one in size])
+        return SizeArgument(size, self)
 
     def fixed(self, size: int) -> int:
         """Note that a size is used in an unknown way; return it as an int."""
@@ -66,98 +72,201 @@ class SizeLog:
             self.note("__len__", (size,), None)
         return size
 
+    def plain(self, value: Any) -> Any:
+        """Return a key of a tensor with ints for sizes, which is no use that is noted."""
+        return plain(value)
+
     def note(self, name: str, operands: tuple[Any, ...], outcome: Any) -> None:
         """Note an operation, unless the call is over."""
         if self.is_open:
             self.rows.append((name, operands, outcome))
 
+    def take(self, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Call an op with ints for sizes; NotImplemented if there are none among its arguments.
+
+        That is no use of a size that is noted, unless the op takes a number modulo another.
+        """
+        pieces = op in _IN_PIECES and not _is_own(2)
+        if not pieces and not any(_has_size(one) for one in (*args, *kwargs.values())):
+            return NotImplemented
+        if op in _BY_VALUE and not _is_own(2):
+            for one in (*args, *kwargs.values()):
+                if type(one) is SizeArgument:
+                    self.note(op.__name__, (one.value,), None)
+        swap_tracer(None)
+        try:
+            found = op(*map(plain, args), **{key: plain(one) for key, one in kwargs.items()})
+        finally:
+            swap_tracer(self.take)
+        if pieces:
+            self.note("__len__", (len(found),), None)
+        return found
+
+
+# Ops that take numbers modulo a size, or in which some numbers are a case of their own.
+_BY_VALUE = {ops.roll, ops.rot90, ops.pow, ops.float_power, ops.linalg_matrix_power}
+# Ops whose number of results may be that of a size.
+_IN_PIECES = {ops.split, ops.chunk, ops.tensor_split, ops.unbind}
+
 
 def _is_own(depth: int) -> bool:
     """Return True if the code that many calls further out is that of this package."""
     name = sys._getframe(depth).f_globals.get("__name__", "")
-    return isinstance(name, str) and name.startswith(("pullback.", "pullback_"))
+    return isinstance(name, str) and name.partition(".")[0] in _PACKAGES
 
 
-class SizeArgument(int):
-    """A size that notes what is done with it, while a call is recorded."""
+_PACKAGES = {"pullback", *(f"pullback_{one}" for one in ("cpu", "cuda", "profiler", "distributed"))}
 
-    log: SizeLog
 
-    def __index__(self) -> int:
-        return self
+def _has_size(value: Any) -> bool:
+    if type(value) is SizeArgument:
+        return True
+    if isinstance(value, (tuple, list)):
+        return any(_has_size(one) for one in value)
+    return isinstance(value, slice) and any(
+        type(one) is SizeArgument for one in (value.start, value.stop, value.step)
+    )
 
-    def __reduce__(self) -> Any:
-        return int, (int.__add__(self, 0),)
+
+def plain(value: Any) -> Any:
+    """Return a value with ints for sizes that note their uses."""
+    if not _has_size(value):
+        return value
+    if type(value) is SizeArgument:
+        return value.value
+    if isinstance(value, slice):
+        return slice(plain(value.start), plain(value.stop), plain(value.step))
+    found = [plain(one) for one in value]
+    return type(value)(*found) if hasattr(value, "_fields") else type(value)(found)
 
 
 def without_sizes(value: Any) -> Any:
     """Return a function's result with ints for sizes that note their uses."""
     if any(type(one) is SizeArgument for one in leaves(value)):
-        return tree_map(_plain, value)
+        return tree_map(plain, value)
     return value
 
 
-def _plain(value: Any) -> Any:
-    return int.__add__(value, 0) if type(value) is SizeArgument else value
+def settle(guards: list[Any]) -> None:
+    """Let what a function refers to have ints for sizes that it has kept there."""
+    for holder in {id(one.holder): one.holder for one in guards}.values():
+        if isinstance(holder, (dict, list)):
+            for key, value in list(
+                holder.items() if isinstance(holder, dict) else enumerate(holder)
+            ):
+                if _has_size(value):
+                    holder[key] = plain(value)
 
 
-def _linear(name: str) -> Callable[..., Any]:
-    """Return a method for a sum, a difference or a product, of which nothing is noted."""
-    method = getattr(int, name)
+class SizeArgument:
+    """A size that notes what is done with it, while a call is recorded.
 
-    def compute(self: SizeArgument, *others: Any) -> Any:
-        found = method(self, *others)
-        return self.log.of(found) if type(found) is int and self.log.is_open else found
+    It is no int, so that code in C asks for its value instead of reading it; ``isinstance`` says
+    that it is one.
+    """
 
-    compute.__name__ = name
-    return compute
+    __slots__ = ("size_log", "value")
+
+    __array_ufunc__ = None
+
+    shape = ()  # as a NumPy number, which operators of tensors take for a Python number
+
+    def __init__(self, value: int, log: SizeLog):
+        self.value = value
+        self.size_log = log
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return int
+
+    def item(self) -> int:
+        """Return the value, for an operator of a tensor."""
+        return self.value
+
+    def read(self, name: str) -> int:
+        """Return the value for a use of which nothing is known."""
+        if not _is_own(3):
+            self.size_log.note(name, (self.value,), None)
+        return self.value
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.read(name), name)
+
+    def __reduce__(self) -> Any:
+        return int, (self.read("__reduce__"),)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return numpy.asarray(self.read("__array__"), *args)
 
 
-def _noted(name: str) -> Callable[..., Any]:
-    """Return a method that notes its operands and its outcome."""
-    method = getattr(int, name)
+def _with_int(name: str, function: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
+    """Return a method for an operation of two operands."""
 
-    def compute(self: SizeArgument, *others: Any) -> Any:
-        found = method(self, *others)
-        if found is NotImplemented or not self.log.is_open or _is_own(2):
+    def compute(self: SizeArgument, other: Any, *more: Any) -> Any:
+        if isinstance(other, Tensor):
+            return NotImplemented
+        if type(other) not in (int, bool, SizeArgument) or more:
+            value = self.read(name)
+            return function(other, value) if reflected else function(value, other, *more)
+        value, other = self.value, plain(other)
+        found = function(other, value) if reflected else function(value, other)
+        if not self.size_log.is_open:
             return found
-        operands = (_plain(self), *(_plain(one) for one in others))
-        if type(found) in (int, bool) and all(type(one) in (int, bool) for one in operands):
-            self.log.note(name, operands, found)
-            return self.log.of(found) if type(found) is int else found
-        self.log.note(name, operands[:1], None)
-        return found
+        if type(found) not in (int, bool):  # of a division, or a power
+            self.read(name)
+            return found
+        if name not in _LINEAR and not _is_own(2):
+            self.size_log.note(name, (other, value) if reflected else (value, other), found)
+        return SizeArgument(found, self.size_log) if type(found) is int else found
 
-    compute.__name__ = name
     return compute
 
 
-def _unknown(name: str) -> Callable[..., Any]:
+def _alone(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method for an operation of one operand."""
+
+    def compute(self: SizeArgument) -> Any:
+        found = function(self.value)
+        if name not in _LINEAR and not _is_own(2):
+            self.size_log.note(name, (self.value,), found)
+        return (
+            SizeArgument(found, self.size_log)
+            if type(found) is int and self.size_log.is_open
+            else found
+        )
+
+    return compute
+
+
+def _unknown(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method whose outcome may be used in any way."""
-    method = getattr(int, name)
 
     def compute(self: SizeArgument, *others: Any) -> Any:
-        if not _is_own(2):
-            self.log.note(name, (_plain(self),), None)
-        return method(self, *others)
+        return function(self.read(name), *map(plain, others))
 
-    compute.__name__ = name
     return compute
 
 
-_LINEAR = """
-    add radd sub rsub mul rmul neg pos
-""".split()
-_NOTED = """
-    floordiv rfloordiv mod rmod and rand or ror xor rxor lshift rlshift rshift rrshift pow rpow
-    invert abs bool eq ne lt le gt ge
-""".split()
-_UNKNOWN = """
-    truediv rtruediv divmod rdivmod float int trunc round floor ceil hash str repr format
-""".split()
-for _names, _method in ((_LINEAR, _linear), (_NOTED, _noted), (_UNKNOWN, _unknown)):
-    for _name in _names:
-        setattr(SizeArgument, f"__{_name}__", _method(f"__{_name}__"))
+_LINEAR = {f"__{_name}__" for _name in "add sub mul neg pos".split()}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+_UNKNOWN = "float int index trunc round floor ceil hash str repr format"
+
+for _name in "add sub mul truediv floordiv mod and or xor lshift rshift pow divmod".split():
+    _full = f"__{_name}__"
+    _function = _FUNCTIONS[_full] = getattr(builtins, _name, None) or getattr(operator, _full)
+    setattr(SizeArgument, _full, _with_int(_full, _function, False))
+    setattr(SizeArgument, f"__r{_name}__", _with_int(_full, _function, True))
+for _name in "eq ne lt le gt ge".split():
+    _full = f"__{_name}__"
+    _function = _FUNCTIONS[_full] = getattr(operator, _full)
+    setattr(SizeArgument, _full, _with_int(_full, _function, False))
+for _name in "neg pos abs invert bool".split():
+    _full = f"__{_name}__"
+    _function = _FUNCTIONS[_full] = getattr(builtins, _name, None) or getattr(operator, _full)
+    setattr(SizeArgument, _full, _alone(_full, _function))
+for _name in _UNKNOWN.split():
+    _full = f"__{_name}__"
+    setattr(SizeArgument, _full, _unknown(_full, getattr(int, _full)))
 
 
 def _varying(low: SizeLog, high: SizeLog) -> list[Any] | str:
@@ -169,9 +278,9 @@ def _varying(low: SizeLog, high: SizeLog) -> list[Any] | str:
         if one == other:
             continue
         if one[2] is None or one[0] != other[0] or len(one[1]) != len(other[1]):
-            return f"what the function does in {one[0]}"
+            return f"what the function does with it ({one[0].strip('_')})"
         if type(one[2]) is bool and one[2] != other[2]:
-            return f"a decision of the function, {one[0]},"
+            return f"a decision of the function ({one[0].strip('_')})"
         found.append((one, other))
     return found
 
@@ -233,7 +342,7 @@ class Pair:
             if any(one is None for one in operands):
                 return False
             expected = outcome if type(outcome) is bool else line.value(outcome, other)
-            if getattr(int, name)(*operands) != expected:
+            if _FUNCTIONS[name](*operands) != expected:
                 return False
         return True
 
@@ -266,11 +375,13 @@ class Pair:
                 return why
         return True
 
-    def entry(self, signature: Any) -> Entry | None:
-        """Return an entry for a call between the two; None if there is none."""
+    def entry(self, signature: Any, step: int) -> Entry | None:
+        """Return an entry for a call between the two, whole steps from the least; else None."""
         line = line_between(self.low.signature, self.high.signature, signature)
-        found = "" if line is None else self.recordings(line)
-        if line is None or isinstance(found, str):
+        if line is None or (line.at - line.low) % step:
+            return None
+        found = self.recordings(line)
+        if isinstance(found, str) or not reaches(found[0], signature):
             return None
         forward, backward = found
         like = self.high.entry
@@ -301,21 +412,24 @@ class Family:
     """Calls that differ in one size, and programs for the sizes between the least and the largest.
 
     ``pair`` are those two, once a third call was compared with what is interpolated for it.
-    ``why_not`` says why there are no programs for other sizes so far; where the comparison has
-    shown that the function depends on the size in a way that cannot be seen, it ``is_broken``.
+    ``why_not`` says why there are no programs for other sizes so far.
     """
 
     def __init__(self, sample: Sample):
         self.samples = [sample]  # by size, at most three
         self.pair: Pair | None = None
+        self.step = 0  # sizes that are trusted are so far apart, counted from the least
+        self.needless: list[Entry] = []  # of recorded calls that can be made again
         self.why_not: str | None = None
-        self.is_broken = False
+        self.mismatches = 0  # calls that were not what lies between two others
         self._failures = 0
         self._passed: set[int] = set()  # sizes outside that were seen once
 
     def entry(self, signature: Any) -> Entry | None:
         """Return an entry for a call with a size between; None if there is none."""
-        return self.pair.entry(signature) if self.pair is not None and self._holds() else None
+        if self.pair is None or not self._holds():
+            return None
+        return self.pair.entry(signature, self.step)
 
     def _holds(self) -> bool:
         """Return True if what the function refers to is as it was in all recorded calls."""
@@ -330,7 +444,8 @@ class Family:
         first = self.samples[0].signature.described()
         if self.pair is not None:
             low, high = self.pair.sizes
-            return f"sizes from {low} to {high} in {first}: made from the two recorded programs"
+            steps = f", in steps of {self.step}," if self.step > 1 else ""
+            return f"sizes from {low} to {high}{steps} in {first}: made from two recorded programs"
         if self.why_not is not None:
             return f"sizes in {first}: each is recorded, since {self.why_not} depends on it"
         return f"sizes in {first}: not compared yet, {len(self.samples)} recorded"
@@ -355,33 +470,53 @@ class Family:
 
     def add(self, sample: Sample) -> bool:
         """Take a recorded call; False if it is of another kind."""
-        usable = not self.is_broken and self._failures < _TRIES and self._holds()
+        usable = self._failures < _TRIES and self._holds()
         placed = self._with(sample) if usable else None
         if placed is None:
             return False
         if len(placed) == 2:
             self.samples = placed
             return True
+        if self.pair is not None and placed[1] is sample:
+            return self._refine(self.pair, sample)
         pair = _pair(placed[0], placed[2])
         compared = pair.why_not is None and pair.compare(placed[1])
+        if compared is True:
+            middle = same_but_sizes(placed[0].signature, placed[1].signature) or pair.sizes
+            self.step = math.gcd(self.step, middle[1] - middle[0], pair.sizes[1] - pair.sizes[0])
+            self.samples, self.pair, self.why_not = placed, pair, None
+            self.needless = [placed[1].entry]
+            return True
         if isinstance(compared, str):
-            self.pair, self.why_not, self.is_broken = None, compared, True
-        elif compared:
-            self.samples, self.pair = placed, pair
-        elif self.pair is not None:
+            self._fail(compared)
+        if self.pair is not None:
             return False
-        else:
-            self.samples = self._two_of(placed, pair)
+        fits = pair.why_not is None and compared is False  # only not whole in the middle
+        self.samples = [placed[0], placed[2]] if fits else self._two_of(placed, pair)
         return sample in self.samples
+
+    def _refine(self, pair: Pair, sample: Sample) -> bool:
+        """Take a call between the two that was not trusted."""
+        compared = pair.compare(sample)
+        if compared is True:
+            sizes = same_but_sizes(pair.low.signature, sample.signature) or pair.sizes
+            self.step = math.gcd(self.step, sizes[1] - sizes[0])
+            self.needless = [sample.entry]
+        return compared is True
+
+    def _fail(self, why: str) -> None:
+        """Note a call that is not what lies between two others: how it depends is not known."""
+        self.mismatches += 1
+        self.why_not = why
 
     def _two_of(self, placed: list[Sample], outer: Pair) -> list[Sample]:
         """Return two of three calls, between which there may be programs."""
-        for pair in (outer, _pair(*placed[1:]), _pair(*placed[:2])):
+        for pair in (_pair(*placed[1:]), _pair(*placed[:2])):
             if pair.why_not is None:
-                self.why_not = None
                 return [pair.low, pair.high]
-        self._failures += 1
-        self.why_not = outer.why_not
+        if outer.why_not is not None:
+            self._failures += 1
+            self.why_not = outer.why_not
         return placed[1:]
 
     def _with(self, sample: Sample) -> list[Sample] | None:

@@ -50,6 +50,12 @@ cdef enum capture_change:
     HISTORY_CHANGED             # it, or its sizes
 
 
+cdef enum capture_size:
+    SIZE_ASKED                  # a size, or a tuple of sizes
+    SIZE_AS_INT                 # one that is given as an int
+    SIZE_AS_KEY                 # a key of a tensor, perhaps with sizes in it
+
+
 # What a capture is notified of, in any thread, with the interpreter lock held. It looks at what
 # the thread with its state does, and at memory that is freed.
 ctypedef struct pb_capture:
@@ -69,9 +75,9 @@ ctypedef struct pb_capture:
     bint (*decided)(void *self, PyObject *condition, PyObject *error) except -1
     # An optimizer updates so many parameters of a group from here on.
     int (*stepped)(void *self, PyObject *group, Py_ssize_t count) except -1
-    # Python code asks for a size, or a tuple of them: returns what it gets. `whole`: it gets a
-    # plain int whatever is returned. NULL: sizes are of no interest.
-    object (*sized)(void *self, object size, bint whole)
+    # Python code asks for a size, or a tuple of them, or gives a key: returns what is used in its
+    # stead. NULL: sizes are of no interest.
+    object (*sized)(void *self, object size, capture_size what)
 
 
 cdef enum anomaly_check:
@@ -143,12 +149,19 @@ cdef inline int refuse_capture(const char *what) except -1:
 cdef inline object captured_size(object size):
     """Return what Python code gets that asks for a size, or for a tuple of sizes."""
     if capturing() and globals_().capture.sized != NULL:
-        return globals_().capture.sized(globals_().capture.self, size, False)
+        return globals_().capture.sized(globals_().capture.self, size, SIZE_ASKED)
     return size
 
 
 cdef inline Py_ssize_t captured_length(Py_ssize_t size) except -1:
     """Note that Python code gets a size as a plain int."""
     if capturing() and globals_().capture.sized != NULL:
-        globals_().capture.sized(globals_().capture.self, size, True)
+        globals_().capture.sized(globals_().capture.self, size, SIZE_AS_INT)
     return size
+
+
+cdef inline object captured_key(object key):
+    """Return a key of a tensor that Python code gives."""
+    if capturing() and globals_().capture.sized != NULL:
+        return globals_().capture.sized(globals_().capture.self, key, SIZE_AS_KEY)
+    return key

@@ -19,7 +19,8 @@ from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.layout cimport layout_contiguous, layout_shape
 from pullback._c.base.random_position cimport record_draws
 from pullback._c.base.state cimport (
-    HISTORY_CHANGED, capture_change, globals_, pb_capture, pb_globals, thread_state)
+    HISTORY_CHANGED, SIZE_AS_INT, SIZE_ASKED, capture_change, capture_size, globals_, pb_capture,
+    pb_globals, thread_state)
 from pullback._c.base.types cimport (
     NODE_ACCUMULATE, NODE_FREED, node_edges, pb_edge, pb_node, pb_storage)
 from pullback._c.capture.recording cimport Recording
@@ -111,12 +112,9 @@ cdef class Recorder:
                 self.before[key] = tensor.storage.version
 
     def begin(self):
-        """Record this thread's kernels from now on.
-
-        Raises: RuntimeError while a thread records.
-        """
+        """Record this thread's kernels from now on; False while a thread records."""
         if process.capture != NULL:
-            raise RuntimeError("kernels are recorded already")
+            return False
         self.hooks.self = <void *>self
         self.hooks.state = thread_state()
         self.hooks.allocated = allocated
@@ -134,6 +132,7 @@ cdef class Recorder:
         self.sequence = self.hooks.state.sequence
         record_draws(self.draws)
         process.capture = &self.hooks
+        return True
 
     def end(self):
         """Record nothing more, after the memory of tensors that nobody else has was given back."""
@@ -580,6 +579,8 @@ cdef int stepped(void *self, PyObject *group, Py_ssize_t count) except -1:
     return 0
 
 
-cdef object sized(void *self, object size, bint whole):
+cdef object sized(void *self, object size, capture_size what):
     sizes = (<Recorder>self).sizes
-    return sizes.fixed(size) if whole else sizes.sized(size)
+    if what == SIZE_AS_INT:
+        return sizes.fixed(size)
+    return sizes.sized(size) if what == SIZE_ASKED else sizes.plain(size)

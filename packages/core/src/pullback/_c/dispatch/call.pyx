@@ -44,12 +44,16 @@ from types import MethodType
 cdef pb_globals *process = globals_()
 cdef bint *as_method = call_as_method()     # of the last call
 
-# While a formula is traced: records an op call if an argument is a tracer, else returns None.
+# While a formula is traced, or a size has no value: receives op calls.
 cdef object tracer = None
 
 
 def swap_tracer(function):
-    """Install the function that receives op calls while a formula is traced; return the old one."""
+    """Install the function that receives op calls, or None; return the old one.
+
+    It is called with an op, a list of arguments and a dict, and returns the op's value, or
+    NotImplemented where the op is to run as it does without.
+    """
     global tracer
     before = tracer
     tracer = function
@@ -105,7 +109,7 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
                        {} if names is None else {
                            <object>PyTuple_GET_ITEM(names, i): <object>args[nargs + i]
                            for i in range(PyTuple_GET_SIZE(names))})
-        if value is not None:
+        if value is not NotImplemented:
             return value
     if process.overrides and modes_enabled():
         return call_override_of_op(op, args, nargs, names)

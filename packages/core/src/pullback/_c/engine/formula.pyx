@@ -299,11 +299,11 @@ def formula_steps(Op op not None, names):
 
 
 def trace_call(op, args, kwargs):
-    """Record an op call if an argument is a Trace, else return None."""
+    """Record an op call if an argument is a Trace, else return NotImplemented."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, Trace):
             return value.builder.emit(op, args, kwargs)
-    return None
+    return NotImplemented
 
 
 cdef bint is_optional(Op op, str name) except -1:

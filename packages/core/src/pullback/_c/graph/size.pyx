@@ -5,7 +5,9 @@ __all__ = ["Size", "layout"]
 
 
 def as_size(value, number):
-    """Return an item of a Size as an int."""
+    """Return an item of a Size as an int, or a size that notes its uses as it is."""
+    if type(value) is not int and hasattr(type(value), "size_log"):
+        return value
     try:
         size = value.__index__()
     except (AttributeError, TypeError):

@@ -18,7 +18,7 @@ from pullback._c.base.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_shape_tuple, layout_strides_tuple)
 from pullback._c.graph.node cimport gc_begin, node_dead, node_release, node_traverse, release_later
 from pullback._c.base.state cimport (
-    captured_length, captured_size, globals_, overrides_on, pb_globals, process_pool)
+    captured_key, captured_length, captured_size, globals_, overrides_on, pb_globals, process_pool)
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.base.types cimport (
     STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout, pb_node, pb_storage)
@@ -525,13 +525,13 @@ cdef class Tensor:
     def __getitem__(self, key):
         if is_overridden(self):
             return overridden_with("__getitem__", self, key)
-        return read_item(self, key)
+        return read_item(self, captured_key(key))
 
     def __setitem__(self, key, value):
         if is_overridden(self):
             call_of_class("__setitem__", (self, key, value))
         else:
-            write_item(self, key, value)
+            write_item(self, captured_key(key), value)
 
     def __delitem__(self, key):
         raise TypeError("Tensor does not support deleting items")
@@ -542,6 +542,7 @@ cdef class Tensor:
         return late.contains(self, element)
 
     def __iter__(self):
+        captured_length(layout_shape(self.layout)[0] if self.layout.ndim else 0)
         return late.iterate(self)
 
     def __repr__(self):

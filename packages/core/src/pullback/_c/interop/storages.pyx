@@ -9,7 +9,7 @@ from pullback._c.base.dtype cimport dtype_code, dtype_itemsize, dtype_real
 from pullback._c.base.interrupts cimport copy_polled
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_new, layout_parse)
-from pullback._c.base.state cimport captured_read
+from pullback._c.base.state cimport captured_read, captured_size
 from pullback._c.base.types cimport (
     STORAGE_PINNED, STORAGE_READONLY, pb_layout, pb_storage, pb_storage_extra)
 from pullback._c.device.device cimport (
@@ -61,7 +61,7 @@ cdef class StorageBase:
 
     def nbytes(self):
         """Return the number of bytes."""
-        return self.storage.nbytes
+        return captured_size(self.storage.nbytes)
 
     def data_ptr(self):
         """Return the address of the first byte; 0 where there is no memory."""

@@ -213,6 +213,8 @@ cdef object slot_remainder(object a, object b):
 cdef object slot_pow(object a, object b, object modulus):
     if modulus is not None:
         raise TypeError("pow() with a modulus is not supported for tensors")
+    if process.capture != NULL and hasattr(type(b), "size_log"):
+        b = b.__index__()               # a size, of which it then is known that it is read
     return run2(POW, a, b, None, "__rpow__")
 
 cdef object slot_matmul(object a, object b):
