@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy
 
-from pullback._c.capture.between import between, decisions, difference, reaches
 from pullback._c.capture.compiled import Entry
 from pullback._c.capture.line import Line, layout_between, line_between, same_but_sizes
+from pullback._c.capture.recording import between, decisions, difference, reaches
 from pullback._c.dispatch.call import swap_tracer
 from pullback._c.graph.tensor import Tensor
 from pullback.func._tree import leaves, tree_map

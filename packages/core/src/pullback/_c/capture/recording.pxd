@@ -1,6 +1,3 @@
-from pullback._c.program.launches cimport Buffer
-
-
 # What a recorder has of a call.
 cdef class Recording:
     cdef list launches, buffers
@@ -11,6 +8,3 @@ cdef class Recording:
     cdef bint reads_options
 
     cdef Recording copy(self)
-
-
-cdef Buffer copy_of(Buffer buffer)

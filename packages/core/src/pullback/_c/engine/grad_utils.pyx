@@ -1,3 +1,4 @@
+# build: small
 """Single gradients: seeds, fitting to forward inputs, the NaN check, logging, error messages."""
 
 import sys

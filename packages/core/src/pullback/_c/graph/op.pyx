@@ -1,3 +1,4 @@
+# build: small
 """The runtime op: function and method of an entry of the op table, with what recording needs.
 
 `dispatch/call.pyx` runs ops; `python/bind.pyx` makes them of entries.

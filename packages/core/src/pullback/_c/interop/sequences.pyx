@@ -1,3 +1,4 @@
+# build: small
 """Conversion between tensors and nested sequences of Python numbers."""
 
 from cpython.bool cimport PyBool_Check

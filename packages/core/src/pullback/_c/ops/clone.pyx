@@ -1,3 +1,4 @@
+# build: small
 """Copies, memory formats, and ops that copy only where necessary: contiguous, to, reshape."""
 
 from cpython.object cimport PyObject

@@ -1,3 +1,4 @@
+# build: small
 """New tensors: factories, single values, joins, aliases, and copies between devices."""
 
 from cpython.object cimport PyObject
