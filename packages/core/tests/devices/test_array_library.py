@@ -15,6 +15,9 @@ from pullback.ops import ENTRIES
 from pullback.ops.table.primitives import PRIMITIVES
 from pullback.testing.runner import run_check
 
+# Once for a primitive in a process, so any of these tests may be the first.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no kernel:RuntimeWarning")
+
 LIBRARIES = {"ofnumpy": "numpy", "ofstrict": "array_api_strict"}
 
 
@@ -32,7 +35,6 @@ def device(request):
 OPS = ("amax", "argmin", "bitwise_not", "bmm", "div", "gather", "index", "mul", "pow", "sum")
 
 
-@pytest.mark.filterwarnings("ignore:.*has no kernel:RuntimeWarning")
 @pytest.mark.parametrize("name", OPS)
 def test_ops_conform(name, device):
     for check in ("value", "refusal", "inplace"):
