@@ -4,9 +4,11 @@ Each line has a folder and its files, ``pullback_cpu/gemm: __init__.py blas.pyx 
 a compiled one with the marks in its first line, ``# build: isa, fma``:
 
 - ``isa``: compiled for each instruction set, as NAME_baseline, NAME_avx2, NAME_avx512.
-- ``narrow``: with ``isa``, but not for AVX-512: it moves memory, and gains nothing from it.
+- ``narrow``: with ``isa``, but not for AVX-512: it moves memory or divides, and gains nothing from
+  it.
 - ``fma``: products may be fused with the sums they go into, which is faster and more accurate. Not
   in other kernels: an elementwise formula gives the same bits on each instruction set.
+- ``small``: compiled for size: what calls other libraries, once for a large piece of work.
 - ``inline``: many loops share functions, which the compiler must be allowed to inline.
 """
 
@@ -16,7 +18,7 @@ import re
 import sys
 from pathlib import Path
 
-MARKS = {"isa", "narrow", "fma", "inline"}
+MARKS = {"isa", "narrow", "fma", "small", "inline"}
 
 
 def marks_of(source: Path) -> list[str]:

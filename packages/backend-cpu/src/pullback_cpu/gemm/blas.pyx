@@ -1,3 +1,4 @@
+# build: small
 # Routines of SciPy's BLAS and LAPACK. Importing this module loads them, so it is imported late.
 import sys
 

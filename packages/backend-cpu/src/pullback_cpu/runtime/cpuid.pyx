@@ -1,3 +1,4 @@
+# build: small
 # The instruction sets of this processor.
 cdef extern from *:
     """

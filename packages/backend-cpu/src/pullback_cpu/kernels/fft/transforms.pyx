@@ -1,3 +1,4 @@
+# build: small
 # Fourier transforms by SciPy's pocketfft, which is called as a Python function: its module of C++
 # takes arrays, reads any strides, writes into the output and releases the interpreter lock.
 from cpython.memoryview cimport PyMemoryView_FromMemory

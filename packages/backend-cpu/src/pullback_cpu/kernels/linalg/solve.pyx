@@ -1,3 +1,4 @@
+# build: small
 # Systems of linear equations. Where our own elimination does not keep up, and for complex numbers,
 # by LAPACK's LU decomposition with partial pivoting. Like BLAS, LAPACK is looked up when the first
 # such system comes.
