@@ -28,7 +28,6 @@ REASONS: dict[str, str] = {
     "elementwise/*/erf*": _ARITHMETIC,
     "elementwise/*/hypot*": "in double, against overflow",
     "elementwise/*/lgamma*": "three logarithms in double: half a unit, also below zero",
-    "elementwise/4M integers/*//*": "one division an element: none divides vectors of integers",
     "elementwise/2048 x 2048, awkward layouts/*": _MEMORY,
     "elementwise/4M*": _MEMORY,
     "elementwise/1M elements, forward and backward/*": _MEMORY,

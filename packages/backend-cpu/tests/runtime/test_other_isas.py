@@ -20,7 +20,7 @@ PRODUCTS = [
     "nn/test_convolution.py",
 ]
 LOOPS = [
-    "elementwise/test_accuracy.py",
+    *("elementwise/test_accuracy.py", "elementwise/test_divisions.py"),
     *("nn/test_pooling.py", "nn/test_softmax.py", "nn/test_standardize.py"),
     *("reductions/test_moments.py", "reductions/test_reduce.py"),
 ]
