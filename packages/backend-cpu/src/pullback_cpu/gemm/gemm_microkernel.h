@@ -56,8 +56,8 @@ PB_ALWAYS_INLINE void PB_OF(pb_tile_step)(const int rows, const int vectors,
 }
 
 /* c = a @ b for a few rows and vectors of columns; with `adds` it is added to c, or, if that is
- * negative, taken away from it. Row l of b begins at b + l * b_row, or,
- * if there are offsets, at b + offsets[l]. */
+ * negative, taken away from it, or, if it is PB_STREAMED, written past the caches into whole lines.
+ * Row l of b begins at b + l * b_row, or, if there are offsets, at b + offsets[l]. */
 PB_ALWAYS_INLINE void PB_OF(pb_tile_body)(const int rows, const int vectors, int64_t k,
                                           const PB_NUMBER *a, int64_t a_row, int64_t a_column,
                                           const PB_NUMBER *b, int64_t b_row, const int64_t *offsets,
@@ -102,6 +102,10 @@ PB_ALWAYS_INLINE void PB_OF(pb_tile_body)(const int rows, const int vectors, int
         PB_UNROLL
         for (int j = 0; j < vectors; j++) {
             PB_LOOSE *target = (PB_LOOSE *)(c + i * c_row + j * PB_LANES);
+            if (PB_CAN_STREAM && adds == PB_STREAMED) {
+                PB_STREAM_VECTOR(target, s[i][j]);
+                continue;
+            }
             if (adds > 0)
                 s[i][j] += *target;
             if (adds < 0)
@@ -138,6 +142,25 @@ static void PB_OF(pb_tile_at)(int64_t rows, int64_t vectors, int64_t k, const PB
         break;
     switch (rows * 8 + vectors - 1) { PB_TILE_CASES(PB_TILE_CASE) }
 #undef PB_CASE_OF
+}
+
+/* out = from + more. What follows the numbers up to the end of a vector is read too. */
+static inline void PB_OF(pb_store_line)(const PB_NUMBER *from, int64_t count, PB_NUMBER more,
+                                        PB_NUMBER *out) {
+    int64_t q = 0;
+    for (; q + PB_LANES <= count; q += PB_LANES)
+        *(PB_LOOSE *)(out + q) = *(const PB_LOOSE *)(from + q) + more;
+    if (q < count) {
+        PB_VECTOR last = *(const PB_LOOSE *)(from + q) + more;
+#if defined(__GNUC__) && defined(__AVX512F__)
+        if (sizeof(PB_NUMBER) == 4)
+            _mm512_mask_storeu_epi32(out + q, (__mmask16)((1 << (count - q)) - 1), (__m512i)last);
+        else
+            _mm512_mask_storeu_epi64(out + q, (__mmask8)((1 << (count - q)) - 1), (__m512i)last);
+#else
+        PB_OF(pb_copy_few)((const PB_NUMBER *)&last, count - q, out + q);
+#endif
+    }
 }
 
 /* Add to eight sums the products of lines with the elements at eight offsets. */
@@ -308,7 +331,7 @@ static void PB_OF(pb_multiply_panel)(int64_t m, int64_t k, const PB_NUMBER *a, i
             PB_OF(pb_tile)(rows, 1, k, a, a_row, a_step, b + q, b_row, some, PB_LANES, 0);
             for (int64_t i = 0; i < rows; i++) {
                 PB_NUMBER *target = c + (first + i) * c_row + q;
-                if (adds)
+                if (adds == 1 || adds == -1)
                     for (int64_t j = 0; j < width - q; j++)
                         some[i * PB_LANES + j] =
                             target[j] + (adds > 0 ? 1 : -1) * some[i * PB_LANES + j];
@@ -318,9 +341,27 @@ static void PB_OF(pb_multiply_panel)(int64_t m, int64_t k, const PB_NUMBER *a, i
     }
 }
 
+/* The same for a small b, of which all columns are there, `b_panel` apart from one panel to the
+ * next: rows of c are finished one after the other. */
+static void PB_OF(pb_multiply_rows)(int64_t m, int64_t n, int64_t k, const PB_NUMBER *a,
+                                    int64_t a_row, int64_t a_column, const PB_NUMBER *b,
+                                    int64_t b_row, int64_t b_panel, PB_NUMBER *c, int64_t c_row,
+                                    int adds) {
+    int64_t block = pb_even_part(m, PB_TILE_ROWS), most = PB_TILE_VECTORS(block) * PB_LANES;
+    for (int64_t i = 0; i < m; i += block)
+        for (int64_t q = 0, l = 0; q < n; q += most, l += b_panel) {
+            int64_t width = n - q < most ? n - q : most;
+            PB_OF(pb_multiply_panel)(m - i < block ? m - i : block, k, a + i * a_row, a_row,
+                                     a_column, block, 0, 0, b + l, b_row, width, c + i * c_row + q,
+                                     c_row, adds);
+        }
+    if (adds == PB_STREAMED)
+        PB_STREAM_END();
+}
+
 /* The same for any size, where a is read in place and c has rows of contiguous elements. A few rows
  * read b in place too, except columns that do not fill a vector; more rows if b stays in the cache
- * and its rows begin like vectors. */
+ * and its rows begin like vectors. Only results of a small b are streamed. */
 static void PB_OF(pb_multiply)(int64_t m, int64_t n, int64_t k, const PB_NUMBER *a, int64_t a_row,
                                int64_t a_column, const PB_NUMBER *b, int64_t b_row,
                                int64_t b_column, PB_NUMBER *c, int64_t c_row, int adds) {
@@ -330,6 +371,19 @@ static void PB_OF(pb_multiply)(int64_t m, int64_t n, int64_t k, const PB_NUMBER 
         b_column == 1 && (m <= PB_TILE_ROWS || (k * b_row <= PB_PANEL_SIZE &&
                                                 (m <= 2 * PB_TILE_ROWS || b_row % PB_LANES == 0)));
     int64_t depth = pb_even_part(k, PB_PANEL_SIZE / (in_place ? PB_LANES : most));
+    if (n > most && n <= PB_PANEL_SIZE / k - PB_LANES && (!in_place || n % PB_LANES == 0)) {
+        if (in_place) {
+            PB_OF(pb_multiply_rows)(m, n, k, a, a_row, a_column, b, b_row, most, c, c_row, adds);
+            return;
+        }
+        for (int64_t q = 0; q < n; q += most)
+            PB_OF(pb_pack_panel)(b + q * b_column, b_row, b_column, k, n - q < most ? n - q : most,
+                                 panel + q * k, most);
+        PB_OF(pb_multiply_rows)(m, n, k, a, a_row, a_column, panel, most, most * k, c, c_row, adds);
+        return;
+    }
+    if (adds == PB_STREAMED)
+        adds = 0;
     for (int64_t l = 0; l < k; l += depth) {
         int64_t some = k - l < depth ? k - l : depth;
         for (int64_t q = 0, width; q < n; q += width) {

@@ -30,6 +30,20 @@
 #define PB_PREFETCH(address) ((void)0)
 #endif
 
+/* Stores of a vector into a line of memory that is not read first and not kept in a cache, for
+ * results that are larger than those. */
+#define PB_STREAMED 2
+#if defined(__GNUC__) && defined(__AVX512F__)
+#include <immintrin.h>
+#define PB_CAN_STREAM 1
+#define PB_STREAM_VECTOR(target, value) _mm512_stream_si512((__m512i *)(target), (__m512i)(value))
+#define PB_STREAM_END() _mm_sfence()
+#else
+#define PB_CAN_STREAM 0
+#define PB_STREAM_VECTOR(target, value) ((void)0)
+#define PB_STREAM_END() ((void)0)
+#endif
+
 /* The sums of a tile leave registers for the factors. A tile of few rows has more vectors, so that
  * there are enough sums to hide how long an addition takes. */
 #if defined(__AVX512F__) || defined(__aarch64__)

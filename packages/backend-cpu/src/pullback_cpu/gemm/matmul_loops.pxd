@@ -19,6 +19,8 @@ ctypedef struct product:
     matrix a
     matrix b
     matrix c
+    bint shares     # threads may share it
+    bint streams    # c is a part of a result that is larger than a cache
 
 
 cdef inline bint is_dot(const product *task) noexcept nogil:

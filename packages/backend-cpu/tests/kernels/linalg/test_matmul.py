@@ -125,6 +125,42 @@ def test_bmm_of_several_slabs(dtype, size):
     check_bmm(a, b.transpose(0, 2, 1).copy().transpose(0, 2, 1))
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64"])
+@pytest.mark.parametrize("turned", [False, True], ids=["b", "b transposed"])
+@pytest.mark.parametrize(
+    ("batches", "m", "k", "n"),
+    [
+        (260, 96, 20, 96),
+        (260, 98, 33, 91),
+        (2000, 3, 8, 384),
+        (1, 70001, 12, 48),
+        (40, 512, 5, 112),
+    ],
+)
+def test_bmm_into_more_than_a_cache(batches, m, k, n, turned, dtype):
+    rng = np.random.default_rng(0)
+    a, b = (
+        rng.integers(-9, 10, s).astype(DTYPES[dtype]) for s in ((batches, m, k), (batches, k, n))
+    )
+    expected = (a.astype(np.float64) @ b).astype(a.dtype)
+    assert expected.nbytes >= 1 << 23
+    if turned:
+        b = np.ascontiguousarray(b.transpose(0, 2, 1)).transpose(0, 2, 1)
+    for start in (0, 1, 16):  # where the first row begins in a line of 64 bytes
+        width = n + 16 + start
+        memory = np.full(batches * m * width + 80, -1, a.dtype)
+        first = -(memory.ctypes.data // memory.itemsize) % (64 // memory.itemsize)
+        whole = memory[first : first + batches * m * width].reshape(batches, m, width)
+        out = whole[:, :, start : start + n]
+        run_kernel("bmm", out, [a, b])
+        np.testing.assert_array_equal(out, expected)
+        assert (whole[:, :, :start] == -1).all()
+        assert (whole[:, :, start + n :] == -1).all()
+    out = np.empty_like(expected)
+    run_kernel("bmm", out, [a, b])
+    np.testing.assert_array_equal(out, expected)
+
+
 def test_bmm_overwrites_nan():
     for m, k, n in ((3, 0, 4), (40, 50, 1), (1, 50, 60), (40, 50, 60), (2, 3, 4)):
         out = np.full((1, m, n), np.nan)

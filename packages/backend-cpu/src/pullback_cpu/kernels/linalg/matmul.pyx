@@ -24,6 +24,7 @@ cdef enum:
     EVEN = 16         # rows that BLAS takes together
     CONVERTED = 1 << 15   # elements converted per thread, at least
     BLOCK = 512           # rows and columns, at least, of a part of a long product
+    LARGE = 1 << 23       # bytes of a result that does not fit into a cache
     MOMENT_OF_GEMM = 1 << 29    # real multiplications between two polls for an interrupt
     MOMENT_OF_GEMV = 1 << 22    # elements of a matrix
 
@@ -219,6 +220,7 @@ cdef int multiply_large(workspace *space, product task) noexcept nogil:
         target = task.c
         if new_matrix(space, COPY_C, task.m, task.n, &task.c) != PB_OK:
             return PB_E_MEMORY
+        task.streams = False
     if uses_tiles(&task, space.dtype):       # which complex numbers have none of
         error = loops.tiled[space.dtype](&task)
     elif can_use_gemv(&task):
@@ -420,6 +422,7 @@ cdef int multiply_halves(workspace *space, int dtype, product task) noexcept nog
     result.dtype, result.stored, result.columns = dtype, task.c, task.n
     if error == PB_OK:
         error = new_matrix(space, WIDE_C, task.m, task.n, &task.c)
+        task.streams = False
     if error == PB_OK:
         result.wide = <float *>task.c.data
         error = multiply_large(space, task)
@@ -543,6 +546,7 @@ cdef int multiply_together(batch_of *batch, int64_t batches) noexcept nogil:
     """Share products that are too small to be shared each by itself."""
     cdef int64_t grain = <int64_t>(LONG / work_of(&batch.first)) + 1
     cdef int held = 0
+    batch.first.shares = False
     if blas != NULL:
         held = pb_blas_threads_hold(&blas.threads, True)
     parallel_for(batches, grain, multiply_batches, batch)
@@ -570,6 +574,8 @@ cdef int kernel_bmm(pb_call *call) noexcept nogil:
     task.a = matrix_of(batch.a)
     task.b = matrix_of(batch.b)
     task.c = matrix_of(batch.c)
+    task.shares = True
+    task.streams = count_elements(batch.c) * item_size(dtype) >= LARGE
     if (batches > 1 and batch.b.strides[0] == 0
             and batch.a.strides[0] == task.m * batch.a.strides[1]
             and batch.c.strides[0] == task.m * batch.c.strides[1]):
