@@ -24,7 +24,7 @@ def decompose(a: np.ndarray, full: bool = False, layout: str = "contiguous") -> 
 
 @pytest.mark.parametrize("dtype", DECOMPOSED)
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", [(3, 1, 1), (3, 4, 2), (2, 2, 5), (1, 40, 30)])
+@pytest.mark.parametrize("shape", [(3, 1, 1), (3, 4, 2), (2, 2, 5), (1, 40, 30), (2, 7, 60)])
 @pytest.mark.parametrize("full", [False, True])
 def test_factors_multiply_to_the_matrix(dtype, layout, shape, full):
     rng = np.random.default_rng(1)

@@ -1,3 +1,4 @@
+# build: small
 # Singular value decompositions by LAPACK's divide and conquer. Like BLAS, LAPACK is looked up when
 # the first matrix comes.
 from libc.limits cimport INT_MAX
@@ -41,7 +42,8 @@ ctypedef fused part:
     double
 
 
-# Column by column, as LAPACK reads and writes; `workspace` has room for all of it.
+# LAPACK reads and writes column by column: it gets the transpose of a matrix, and its factors are
+# those of the matrix, transposed and in the other order. `workspace` has room for all of it.
 cdef struct decomposition:
     int routine                         # in the order of BLAS's types
     int info                            # LAPACK's result code
@@ -62,17 +64,21 @@ cdef struct decomposition:
     char *workspace
 
 
-cdef void copy_in(const element *source, const pb_array *array, element *columns) noexcept nogil:
-    cdef int64_t i, j, done = 0
-    for j in range(array.shape[2]):
-        done += array.shape[1]
+cdef void copy_in(const element *source, const pb_array *array, element *rows) noexcept nogil:
+    cdef int64_t _i, j, step = array.strides[2], done = 0
+    for _i in range(array.shape[1]):
+        done += array.shape[2]
         if done >= SPAN:
             done = 0
             if stopping():
                 return
-        for i in range(array.shape[1]):
-            columns[j * array.shape[1] + i] = (
-                source[i * array.strides[1] + j * array.strides[2]])
+        if step == 1:
+            memcpy(rows, source, array.shape[2] * sizeof(element))
+        else:
+            for j in range(array.shape[2]):
+                rows[j] = source[j * step]
+        rows += array.shape[2]
+        source += array.strides[1]
 
 
 cdef content find_content(const part *parts, int64_t n) noexcept nogil:
@@ -96,18 +102,22 @@ cdef content find_content(const part *parts, int64_t n) noexcept nogil:
 
 
 cdef void copy_out(
-        const element *columns, const pb_array *array, element *target, bint found) noexcept nogil:
+        const element *rows, const pb_array *array, element *target, bint found) noexcept nogil:
     """Write a factor; NaN where there is none."""
-    cdef int64_t i, j, done = 0
-    for i in range(array.shape[1]):
+    cdef int64_t _i, j, step = array.strides[2], done = 0
+    for _i in range(array.shape[1]):
         done += array.shape[2]
         if done >= SPAN:
             done = 0
             if stopping():
                 return
-        for j in range(array.shape[2]):
-            target[i * array.strides[1] + j * array.strides[2]] = (
-                columns[j * array.shape[1] + i] if found else <element>NAN)
+        if found and step == 1:
+            memcpy(target, rows, array.shape[2] * sizeof(element))
+        else:
+            for j in range(array.shape[2]):
+                target[j * step] = rows[j] if found else <element>NAN
+        rows += array.shape[2]
+        target += array.strides[1]
 
 
 cdef void copy_values(const char *values, const pb_array *array, int64_t batch,
@@ -199,9 +209,9 @@ cdef bint decompose_one(
         elif run_detached(decompose, release, of, stopping):
             return True
     found = of.info == 0 and elements == ALL_FINITE
-    copy_out(<element *>of.u, u, <element *>u.data + batch * u.strides[0], found)
+    copy_out(<element *>of.vh, u, <element *>u.data + batch * u.strides[0], found)
     copy_values(of.values, call.out[1], batch, found)
-    copy_out(<element *>of.vh, vh, <element *>vh.data + batch * vh.strides[0], found)
+    copy_out(<element *>of.u, vh, <element *>vh.data + batch * vh.strides[0], found)
     return False
 
 
@@ -224,9 +234,9 @@ cdef int kernel_svd(pb_call *call) noexcept nogil:
     if of == NULL:
         return fail_memory(call)
     of.routine = a.dtype - <int>PB_F32
-    of.rows, of.columns = <int>a.shape[1], <int>a.shape[2]
+    of.rows, of.columns = <int>a.shape[2], <int>a.shape[1]
     of.count = min(of.rows, of.columns)
-    of.left, of.right = <int>call.out[0].shape[2], <int>call.out[2].shape[1]
+    of.left, of.right = <int>call.out[2].shape[1], <int>call.out[0].shape[2]
     of.size = item_size(a.dtype)
     held = pb_blas_threads_hold(&blas.threads, of.count <= MIDDLING)
     error = PB_OK if allocate(of) else fail_memory(call)
