@@ -15,6 +15,16 @@ from pullback_cpu.runtime.threads cimport SPAN, parallel_for, stopping, thread_c
 
 from pullback_cpu.runtime.isa import load_for_isa
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define pb_prefetch(address) __builtin_prefetch(address)
+    #else
+    #define pb_prefetch(address) ((void)(address))
+    #endif
+    """
+    void prefetch "pb_prefetch"(const void *address) noexcept nogil
+
 cdef enum:
     CACHE_LINE = 64     # bytes
     STRIP = 128         # elements of a row
@@ -24,6 +34,7 @@ cdef enum:
     BUFFERED = 1 << 12  # elements of it between two polls for an interrupt
     WIDEST = 16         # bytes of an element
     WORTH_BUFFER = 64   # elements of a row
+    LONG_ROW = 4096     # elements of a row that is no pause for the processor
     LONG = 65536        # elements from which on several threads share a call
     GRAIN = 32768       # elements per thread, at least
     LARGE = 1 << 23     # bytes of an output that does not fit into a cache
@@ -213,11 +224,16 @@ cdef void walk_rows(
     cdef strided_loop *dims = &work.dims
     cdef int64_t position[PB_MAX_NDIM]
     cdef char *data[LOOP_OPERANDS]
-    cdef int k, error
+    cdef bint prefetches = dims.ndim > 1 and SHORT <= n <= LONG_ROW
+    cdef int k, line, error
     for k in range(dims.operands):
         data[k] = work.data[k] + start * dims.steps[0][k]
     go_to(dims, 1, row, position, data)
     while True:
+        if prefetches:      # a processor looks ahead within a loop, not beyond its end
+            for k in range(dims.operands):
+                for line in range(4):
+                    prefetch(data[k] + dims.steps[1][k] + line * CACHE_LINE)
         error = run_row(work, data, n)
         if error:
             work.error = error
