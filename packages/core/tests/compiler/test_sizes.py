@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pullback._c.dispatch.call import swap_tracer
 
 import pullback as pb
 import pullback.nn.functional as F
@@ -339,6 +340,39 @@ def test_threads_that_call_one_function():
         thread.join()
     assert not wrong
     assert len(compiled.entries) <= 32
+
+
+def test_ops_of_other_threads_are_not_noted():
+    stop, started = threading.Event(), threading.Event()
+
+    def split():
+        while not stop.is_set():
+            pb.ones(6).split(2)
+            started.set()
+
+    thread = threading.Thread(target=split)
+    thread.start()
+    started.wait()
+    try:
+        compiled = check(lambda x: x.tanh().split(x.shape[0])[0], lambda n: [leaf(n, 3)])
+    finally:
+        stop.set()
+        thread.join()
+    samples = [sample for family in compiled.families for sample in family.samples]
+    assert [row for sample in samples for row in sample.log.rows if row[1] == (3,)] == []
+    before = swap_tracer(None)
+    swap_tracer(before)
+    pb.ones(2) + 1
+    assert getattr(before, "__name__", None) != "take"
+
+
+def test_forgotten_programs_begin_anew():
+    compiled = pb.compile(lambda x: x * 2, dynamic=True)
+    compiled.dynamic = False  # as after calls that were not what was expected
+    compiled.forget()
+    assert compiled.dynamic
+    compiled.dynamic = False
+    assert copy.copy(compiled).dynamic
 
 
 def test_no_program_at_all():

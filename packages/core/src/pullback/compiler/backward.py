@@ -17,7 +17,7 @@ from pullback.autograd.grad_mode import enable_grad, no_grad
 from pullback.func._tree import leaves
 from pullback.ops import ops
 
-__all__ = ["Backward", "CompiledFunction"]
+__all__ = ["Backward", "CompiledFunction", "has_graph"]
 
 
 class Backward:
@@ -28,7 +28,7 @@ class Backward:
         self.count = len(results)
         self.graph = [i for i, one in enumerate(results) if any(one is each for each in graph)]
         self.there = {  # results that were there before: arguments, and leaves from outside
-            i for i, one in enumerate(results) if _has_graph(one) and i not in self.graph
+            i for i, one in enumerate(results) if has_graph(one) and i not in self.graph
         }
         self.targets: list[Any] = []  # leaves, and numbers of arguments
         self.program: Any = None
@@ -161,7 +161,8 @@ class Backward:
             return list(found)
 
 
-def _has_graph(value: Any) -> bool:
+def has_graph(value: Any) -> bool:
+    """Return True for a tensor that requires grad."""
     return isinstance(value, Tensor) and value.requires_grad
 
 

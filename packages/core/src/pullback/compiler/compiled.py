@@ -14,7 +14,7 @@ from pullback._c.capture.recorder import Recorder
 from pullback._c.capture.signature import Signature
 from pullback._c.graph.tensor import Tensor
 from pullback.autograd._dot import Dot
-from pullback.compiler.backward import Backward
+from pullback.compiler.backward import Backward, has_graph
 from pullback.compiler.guards import TooManyReferences, guards_of
 from pullback.compiler.modules import OptimizedModule
 from pullback.compiler.numbers import (
@@ -66,7 +66,7 @@ class Compiled(CompiledCallable):
         super().__init__(function)
         self.fullgraph = fullgraph
         self.limit = limit
-        self.dynamic = dynamic
+        self.dynamic = self._asked_dynamic = dynamic
         self.families: list[Family] = []  # of calls that differ in a size
         self._lock = threading.Lock()  # of the families, and of which programs are dropped
         self._between: list[Entry] = []  # for sizes between, in the order in which they were made
@@ -83,6 +83,7 @@ class Compiled(CompiledCallable):
     def forget(self) -> None:
         """Drop all programs; later calls record again."""
         del self.entries[:]
+        self.dynamic = self._asked_dynamic
         self.families = []
         self._between = []
         self.refusals = []
@@ -92,7 +93,7 @@ class Compiled(CompiledCallable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles begin without programs."""
-        return Compiled, (self.function, self.fullgraph, self.limit, self.dynamic)
+        return Compiled, (self.function, self.fullgraph, self.limit, self._asked_dynamic)
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
         """Return a method that passes the object, as functions in classes do."""
@@ -174,6 +175,9 @@ class Compiled(CompiledCallable):
             self._plain = self._plain or bool(numbers)
             self.dynamic = self.dynamic and sizes is None
             return self.capture(args, kwargs)
+        finally:
+            if sizes is not None:
+                sizes.is_open = False
         if capture.is_late:
             return value
         if capture.refusal is not None:
@@ -324,8 +328,6 @@ class _Capture:
         self.refusal = recorder.refusal
         if self.refusal is None:
             self.use(recorder, value)
-        if self.sizes is not None:
-            self.sizes.is_open = False
         if self.refusal is None and not self.entry.signature.takes(self.args, self.kwargs):
             self.refusal = "a change of an argument other than of its elements"
             self.entry.program = None
@@ -341,7 +343,7 @@ class _Capture:
         extra = self.gradients(recorder, results)
         if self.refusal is not None:
             return
-        graph = [one for one in results if _has_graph(one) and not self.is_there(recorder, one)]
+        graph = [one for one in results if has_graph(one) and not self.is_there(recorder, one)]
         backward = Backward.of(self, recorder, results, graph) if graph else None
         if self.refusal is not None or self.is_late:
             return
@@ -376,7 +378,7 @@ class _Capture:
             if now is None:
                 self.entry.grads.append((leaf, None))
             elif now is not before:
-                if _has_graph(now):
+                if has_graph(now):
                     self.refusal = "a gradient with a history of its own"
                 self.entry.grads.append((leaf, len(results) + len(extra)))
                 extra.append(now)
@@ -386,10 +388,6 @@ class _Capture:
         """Return True for arguments, and leaves from outside: they are returned as they are."""
         given = any(one is each for each in self.inputs)
         return given or (one.is_leaf and recorder.is_known(one))
-
-
-def _has_graph(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.requires_grad
 
 
 def _rebuilder(value: Any) -> Callable[[list[Any]], Any] | None:

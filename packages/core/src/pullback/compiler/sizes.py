@@ -22,6 +22,7 @@ import builtins
 import math
 import operator
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,8 @@ class SizeLog:
         self.rows: list[tuple[str, tuple[Any, ...], Any]] = []
         self.is_open = True
         self._outer: Any = None  # the tracer of ops before
+        self._thread = threading.get_ident()
+        self._is_inside = False  # an op that was called with ints for sizes
 
     def __enter__(self) -> SizeLog:
         self._outer = swap_tracer(self.take)
@@ -86,6 +89,10 @@ class SizeLog:
 
         That is no use of a size that is noted, unless the op takes a number modulo another.
         """
+        if not self.is_open:  # a thread that traced a formula meanwhile has put it back
+            swap_tracer(self._outer)
+        if not self.is_open or self._is_inside or threading.get_ident() != self._thread:
+            return NotImplemented
         pieces = op in _IN_PIECES and not _is_own(2)
         if not pieces and not any(_has_size(one) for one in (*args, *kwargs.values())):
             return NotImplemented
@@ -93,11 +100,11 @@ class SizeLog:
             for one in (*args, *kwargs.values()):
                 if type(one) is SizeArgument:
                     self.note(op.__name__, (one.value,), None)
-        swap_tracer(None)
+        self._is_inside = True
         try:
             found = op(*map(plain, args), **{key: plain(one) for key, one in kwargs.items()})
         finally:
-            swap_tracer(self.take)
+            self._is_inside = False
         if pieces:
             self.note("__len__", (len(found),), None)
         return found
