@@ -2,12 +2,13 @@
 # They pay, and are exact, where the processor has fma.
 #
 # The quotient x / y of two numbers with p bits is rounded, so its whole part may be too large by
-# one, but no more; then the remainder is negative. The quotient of integers is at least 1 / |y| from
-# the next integer, unless it is one: where |x| < 2**(p - 2), rounding does not reach that. For
-# floating-point numbers with |x / y| < 2**(p - 1), the remainder from such a whole part is exact, and
-# so is adding y to it: if the lowest bit of y is not below the one of x, the remainder is a multiple
-# of it and below y; if it is below, a rounded quotient that is too large would need a remainder below
-# the lowest bit of x, so the whole part is right, and the remainder has no more bits than x.
+# one, but no more; then the remainder is negative. The quotient of integers is at least 1 / |y|
+# from the next integer, unless it is one: where |x| < 2**(p - 2), rounding does not reach that. For
+# floating-point numbers with |x / y| < 2**(p - 1), the remainder from such a whole part is exact,
+# and so is adding y to it: if the lowest bit of y is not below the one of x, the remainder is a
+# multiple of it and below y; if it is below, a rounded quotient that is too large would need a
+# remainder below the lowest bit of x, so the whole part is right, and the remainder has no more
+# bits than x.
 from libc.math cimport INFINITY, copysign, copysignf, fabs, fabsf
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
