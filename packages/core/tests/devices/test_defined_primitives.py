@@ -20,7 +20,7 @@ def noisy(x, p):
     return x * (pb.rand(x.shape) > p)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def square():
     """A primitive with a kernel of ``ref``, which does what a test gives."""
     made = define_primitive("tests_own::square", "(Tensor x) -> Tensor", lambda x: x * x)
@@ -29,7 +29,7 @@ def square():
     return made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ends():
     """A primitive with two results, and a kernel of ``ref`` as above."""
     schema = "(Tensor x) -> (Tensor, Tensor)"
@@ -39,7 +39,7 @@ def ends():
     return made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def products():
     """A primitive of a list and an optional tensor."""
     schema = "(Tensor[] xs, Tensor? y, Tensor z) -> (Tensor, Tensor)"

@@ -42,7 +42,7 @@ class Plugin:
             table.add("sinh", masks.F32, lambda out, x: GIVEN["result"](LIBRARY.view(x)))
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True, scope="session")
 def _plugin():
     """Load the device, as an installed plugin's would be."""
     found = registry._find
@@ -265,7 +265,7 @@ def both(x):
 SCHEMA = "(Tensor x, Tensor weight, float eps) -> Tensor"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def rms_norm(_plugin):
     """A primitive with a decomposition, and a kernel of the device for float32."""
     made = pb.backend.define_primitive("testing_plugin::rms_norm", SCHEMA, scaled)
