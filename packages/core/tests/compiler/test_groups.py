@@ -110,6 +110,33 @@ def test_norm_activation_and_dropout_are_one_group(threads):
 
 
 @compiled_kernels
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_norm_without_a_weight_and_its_gradient_are_one_group(threads, groups):
+    def function(x, grad):
+        x = x.detach().requires_grad_()
+        y = F.group_norm(x, groups) if groups > 1 else F.layer_norm(x, (96, 2))
+        return pb.autograd.grad(y.sin(), x, grad)[0] * 2
+
+    compiled = pb.compile(function)
+    before = pb.get_num_threads()
+    pb.set_num_threads(threads)
+    try:
+        for _ in range(3):
+            given = pb.randn(130, 96, 2), pb.randn(130, 96, 2)
+            assert compiled(*given).tolist() == function(*given).tolist()
+    finally:
+        pb.set_num_threads(before)
+    found = groups_of(compiled)
+    (entry,) = compiled.entries
+    names = [one.primitive for one in entry.program.launches]
+    last = found[-1].first + found[-1].count
+    assert "normalize_backward_input" in names[found[-1].first : last]
+    if groups == 1:
+        assert [(one.rows, one.count) for one in found] == [(130, len(names))]
+
+
+@compiled_kernels
 @pytest.mark.parametrize("dtype", [pb.float16, pb.bfloat16, pb.float32, pb.float64], ids=str)
 @pytest.mark.parametrize("shape", [(9_001,), (137, 61), (50, 3, 64)], ids=str)
 def test_random_numbers_of_groups_are_those_of_eager_calls(dtype, shape):

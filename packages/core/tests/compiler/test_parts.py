@@ -40,7 +40,7 @@ class WithExecutors(ArrayLibrary):
                     kernel(out, *call.ins, **call.params)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def loaded():
     from pullback.backend import registry
 

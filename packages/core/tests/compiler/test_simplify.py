@@ -1,4 +1,4 @@
-"""Simpler programs: constants, equal kernels and copies that change nothing, with the same bits."""
+"""Simpler programs, with the same bits: constants, equal kernels, copies that change nothing."""
 
 import pytest
 
@@ -127,6 +127,30 @@ def test_memory_that_is_written_later_is_no_constant():
 def test_copy_of_what_nobody_changes_is_not_made():
     assert kernels_of(lambda x: x.clone() * 2, pb.randn(3, 4)) == ["mul"]
     assert kernels_of(lambda x: (x * 3).clone()[1:] * 2, pb.randn(3, 4)) == ["mul", "mul"]
+
+
+@compiled_kernels
+def test_product_with_a_constant_of_ones_is_its_other_operand():
+    def function(x, factor=1.0):
+        ones = pb.tensor(factor, dtype=x.dtype).expand(x.shape)
+        return (x.exp() * ones).sin() - ones * x.abs()
+
+    x = pb.tensor([-0.0, float("nan"), float("inf"), -2.5])
+    assert sorted(kernels_of(function, pb.randn(3, 4))) == ["abs", "exp", "sin", "sub"]
+    assert "mul" in kernels_of(lambda x: function(x, -1.0), pb.randn(3, 4))
+    assert "mul" in kernels_of(lambda x: pb.tensor([[1.0], [2.0]]) * x.exp() + x, pb.randn(2, 3))
+    compiled = pb.compile(lambda x: (-x * pb.tensor(1.0)).abs())
+    for _ in range(3):
+        assert compiled(x).numpy().tobytes() == (-x).abs().numpy().tobytes()
+
+
+def test_product_with_one_of_what_is_changed_later_is_made():
+    def function(x):
+        y = x * pb.tensor(1.0)
+        x.add_(1)
+        return y * x
+
+    assert kernels_of(function, pb.randn(3, 4)).count("mul") == 2
 
 
 def test_copy_of_what_is_changed_later_is_made():

@@ -187,6 +187,9 @@ def test_normalize(dtype, shared, plain, shape):
         outs, (gradient, (grad * unit).sum((0, 3)), grad.astype(np.float64).sum((0, 3)))
     ):
         np.testing.assert_allclose(found, expected, rtol=room, atol=room)
+    if not shared:
+        run_kernel("normalize_backward_input", outs[0], [grad, *given])
+        np.testing.assert_allclose(outs[0], gradient, rtol=room, atol=room)
 
 
 def test_normalize_without_elements():
@@ -198,6 +201,7 @@ def test_normalize_without_elements():
         run_kernel("normalize_backward", outs, [x, x, mean, mean, weight])
         assert not outs[1].any()
         assert not outs[2].any()
+        run_kernel("normalize_backward_input", outs[0], [x, x, mean, mean, weight])
 
 
 # -- cumulative products and logarithms -----------------------------------------------------------

@@ -81,6 +81,10 @@ def test_normalize_backward(name, shape, shared, kind):
     reference("normalize_backward", outs[1], [grad, x, mean, scale, weight])
     for actual, expected in zip(*outs, strict=True):
         assert_close(actual, expected, TOLERANCES[name], np.abs(grad).max(initial=1))
+    if not shared:
+        alone = blank(shape, x.dtype)
+        run_primitive("normalize_backward_input", alone, [grad, x, mean, scale, weight])
+        assert_close(alone, outs[1][0], TOLERANCES[name], np.abs(grad).max(initial=1))
 
 
 @pytest.mark.parametrize("name", TYPES)

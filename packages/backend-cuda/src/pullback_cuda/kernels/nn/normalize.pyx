@@ -324,8 +324,22 @@ cdef int kernel_normalize_backward(pb_call *call) noexcept nogil:
     return code
 
 
+cdef int kernel_normalize_backward_input(pb_call *call) noexcept nogil:
+    cdef pb_normal rows
+    if backwards[call.in_[0].dtype] == NULL:
+        return fail(call, PB_E_DTYPE, b"this dtype has no CUDA kernel")
+    describe(&rows, call.in_[1], call.in_[2], call.in_[3], call.in_[4])
+    rows.grad = call.in_[0].data
+    rows.out = call.out[0].data
+    if rows.rows * rows.length == 0:
+        return PB_OK
+    return run_rows(call, backwards[call.in_[0].dtype], &rows, False)
+
+
 KERNELS = {
     "standardize": new_kernel(1 << PB_F32 | 1 << PB_F64, kernel_standardize),
     "normalize": new_kernel(1 << PB_F32 | 1 << PB_F64, kernel_normalize),
     "normalize_backward": new_kernel(1 << PB_F32 | 1 << PB_F64, kernel_normalize_backward),
+    "normalize_backward_input": new_kernel(
+        1 << PB_F32 | 1 << PB_F64, kernel_normalize_backward_input),
 }

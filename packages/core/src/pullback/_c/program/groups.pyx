@@ -24,7 +24,7 @@ from pullback._c.device.device cimport device_type, has_field, pb_device_type
 from pullback.ops.table.primitives import PRIMITIVES
 
 cdef enum:
-    TILE_BYTES = 8192           # of an operand: several fit into the first-level cache
+    TILE_BYTES = 16384          # of an operand: several fit into the second-level cache
     LARGEST_ROW = 1 << 17       # bytes of a row; longer ones fill the cache alone
     LEAST_ELEMENTS = 8192       # below, a group costs more than it saves
     ALIGNMENT = 64

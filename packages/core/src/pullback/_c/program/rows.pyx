@@ -3,7 +3,7 @@
 
 A row is what belongs to an index of the first dim, or to some that follow each other. Such a kernel
 may run on some rows after the others: elementwise kernels, reductions and softmax of later dims,
-the standardization of rows, random numbers.
+the standardization of rows and its derivative, random numbers.
 """
 
 from libc.stdint cimport int64_t
@@ -25,6 +25,7 @@ cdef enum:
     ROWS_OF_DIM = 3             # of kernels along a dim, which is the parameter
     ROWS_STANDARDIZED = 4
     ROWS_RANDOM = 5
+    ROWS_OF_SAMPLES = 6         # of a normalization, but for the weight
     SHORT = 64                  # elements of rows that are added up
 
 cdef int kinds[1024]            # of each primitive
@@ -39,6 +40,8 @@ cdef int kind_of(object primitive):
         return ROWS_OF_DIM
     if primitive.name == "standardize":
         return ROWS_STANDARDIZED
+    if primitive.name == "normalize_backward_input":
+        return ROWS_OF_SAMPLES
     if primitive.family == "random" and primitive.params == ("seed:int", "offset:int"):
         return ROWS_RANDOM
     return ROWS_DEPEND
@@ -91,6 +94,8 @@ cdef int whole_operands(Launch launch) except -2:
             if launch.arrays[i].shape[0] != launch.arrays[0].shape[0]:
                 return -1
         return (1 << count) - (1 << launch.call.nout + 1)
+    if kind == ROWS_OF_SAMPLES:
+        return 1 << 5                                               # the weight
     if kind == ROWS_RANDOM and launch.call.nparam == 2 and launch.arrays[0].dtype in (
             PB_F16, PB_BF16, PB_F32, PB_F64):
         return 0

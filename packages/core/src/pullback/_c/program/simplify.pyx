@@ -2,16 +2,17 @@
 """Which launches of a program are needed, when memory is used, and what is written.
 
 Programs become simpler, with the same bits: constants are computed once, equal kernels run once,
-copies that change nothing are not made. All of that needs a buffer that one kernel writes and
-nobody else sees: a temporary. What it holds then depends on the operands of that kernel alone, as
-they were when it ran.
+copies that change nothing, and products with one, are not made. All of that needs a buffer that
+one kernel writes and nobody else sees: a temporary. What it holds then depends on the operands of
+that kernel alone, as they were when it ran.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
-from pullback.abi cimport PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_PARAM_INTS, pb_array, pb_param
+from pullback.abi cimport (
+    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_F32, PB_F64, PB_PARAM_INTS, pb_array, pb_param)
 from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.program.run_values cimport is_random
 from pullback._c.program.launches cimport (
@@ -29,6 +30,7 @@ cdef enum:
     SMALL = 1 << 16
 
 cdef int COPY = list(PRIMITIVES).index("copy")
+cdef int PRODUCT = list(PRIMITIVES).index("mul")
 
 
 cdef list simplified(list launches, list buffers):
@@ -317,7 +319,7 @@ cdef list without_copies(list launches, list buffers):
     cdef dict moved = {}                # buffer -> (the original, bytes that it is further on)
     cdef Launch launch
     cdef Buffer copy, source
-    cdef int number = 0, i, outside = -1
+    cdef int number = 0, i, which, outside = -1
     number_uses(launches, buffers)
     for launch in launches:
         for i in range(launch.call.nout):
@@ -334,30 +336,64 @@ cdef list without_copies(list launches, list buffers):
                 original, shift = moved[launch.buffers[i]]
                 launch.buffers[i] = original
                 launch.shifts[i] += <int64_t>shift
-        if not (launch.call.primitive == COPY
+        which = copied_operand(launch, buffers)
+        if not (which
                 and is_sole(launch.buffers[0], buffers, writers)
-                and is_same_layout(launch, (<Buffer>buffers[launch.buffers[0]]).nbytes)
-                and last.get(launch.buffers[1], -1) < number):
+                and is_same_layout(launch, which, (<Buffer>buffers[launch.buffers[0]]).nbytes)
+                and last.get(launch.buffers[which], -1) < number):
             kept.append(launch)
             continue
         copy = <Buffer>buffers[launch.buffers[0]]
-        source = <Buffer>buffers[launch.buffers[1]]
+        source = <Buffer>buffers[launch.buffers[which]]
         if source.kind in (BUFFER_INPUT, BUFFER_OUTER) and outside > number or (
                 source.last < copy.last and source.nbytes > copy.nbytes + SMALL):
             kept.append(launch)
             continue
-        moved[copy.number] = source.number, launch.shifts[1] - launch.shifts[0]
+        moved[copy.number] = source.number, launch.shifts[which] - launch.shifts[0]
         source.last = max(source.last, copy.last)
     return kept
 
 
-cdef bint is_same_layout(Launch launch, int64_t nbytes) noexcept:
-    """True for a copy whose elements keep dtype, shape and strides, and fill the bytes."""
+cdef int copied_operand(Launch launch, list buffers):
+    """Return the operand whose elements the result has; 0 if none is known."""
+    if launch.call.primitive == COPY:
+        return 1
+    if launch.call.primitive == PRODUCT:
+        if is_one(launch, 1, buffers):
+            return 2
+        if is_one(launch, 2, buffers):
+            return 1
+    return 0
+
+
+cdef bint is_one(Launch launch, int which, list buffers):
+    """True for a constant that is one in each element."""
+    cdef pb_array *array = &launch.arrays[which]
+    cdef Buffer buffer
+    cdef const char *data
+    cdef int d
+    if launch.buffers[which] < 0:
+        return False
+    buffer = <Buffer>buffers[launch.buffers[which]]
+    if buffer.kind != BUFFER_CONSTANT or buffer.storage == NULL or (
+            not device_type(launch.type_id).host):
+        return False
+    for d in range(array.ndim):
+        if array.strides[d] and array.shape[d] != 1:
+            return False
+    data = <const char *>buffer.storage.data + launch.shifts[which]
+    if array.dtype == PB_F32:
+        return (<const float *>data)[0] == 1
+    return array.dtype == PB_F64 and (<const double *>data)[0] == 1
+
+
+cdef bint is_same_layout(Launch launch, int which, int64_t nbytes) noexcept:
+    """True for an operand with dtype, shape and strides of the result, which fills the bytes."""
     cdef pb_array *out = &launch.arrays[0]
-    cdef pb_array *source = &launch.arrays[1]
+    cdef pb_array *source = &launch.arrays[which]
     cdef int64_t count = 1
     cdef int d
-    if source.flags & PB_ARRAY_HOST or launch.buffers[0] < 0 or launch.buffers[1] < 0:
+    if source.flags & PB_ARRAY_HOST or launch.buffers[0] < 0 or launch.buffers[which] < 0:
         return False
     if out.dtype != source.dtype or out.ndim != source.ndim or (
             out.flags | source.flags) & ~PB_ARRAY_WRITE:

@@ -14,12 +14,23 @@ def normalize(self, mean, scale, weight, bias):
 
 @decomposition("normalize_backward")
 def normalize_backward(self, source, mean, scale, weight):
+    derivative, unit = _normalized_input(self, source, mean, scale, weight)
+    return derivative, (self * unit).sum((0, 3)), self.sum((0, 3))
+
+
+@decomposition("normalize_backward_input")
+def normalize_backward_input(self, source, mean, scale, weight):
+    return _normalized_input(self, source, mean, scale, weight)[0]
+
+
+def _normalized_input(self, source, mean, scale, weight):
+    """Return the gradient of normalize's first operand, and that operand without mean and scale."""
     dims = (2, 3) if mean.shape[0] == source.shape[0] else (0, 2, 3)
     mean, scale = (part.unsqueeze(2).unsqueeze(3) for part in (mean, scale))
     unit = (source - mean) * scale
     inner = self * weight.unsqueeze(2)
     derivative = scale * (inner - inner.mean(dims, True) - unit * (inner * unit).mean(dims, True))
-    return derivative.contiguous(), (self * unit).sum((0, 3)), self.sum((0, 3))
+    return derivative.contiguous(), unit
 
 
 @decomposition("softmax")

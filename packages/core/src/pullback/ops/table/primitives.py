@@ -553,6 +553,12 @@ _prim(
     "of its variance plus a constant. grad and outputs are contiguous.",
 )
 _prim(
+    "normalize_backward_input",
+    "fused",
+    "grad self mean scale weight",
+    "The first output of normalize_backward, where each sample has a mean and a scale.",
+)
+_prim(
     "standardize",
     "fused",
     "self *parameters",

@@ -44,6 +44,11 @@ def normalize_backward(np, self, source, mean, scale, weight):
     return gradient, (self * unit).sum((0, 3)), self.sum((0, 3))
 
 
+def normalize_backward_input(np, self, source, mean, scale, weight):
+    """The first of these."""
+    return normalize_backward(np, self, source, mean, scale, weight)[0]
+
+
 def _affine(np, out, weight, bias, shape):
     out = out if weight is None else out * weight.reshape(shape)
     return out if bias is None else out + bias.reshape(shape)

@@ -129,6 +129,17 @@ def _normalize_backward(self, source, mean, scale, weight):
     return found
 
 
+def _normalize_backward_input(self, source, mean, scale, weight):
+    out = new_empty(source, source.shape)
+    if out.numel():
+        run_primitive(
+            "normalize_backward_input",
+            (out,),
+            (self.contiguous(), source.contiguous(), mean.contiguous(), scale.contiguous(), weight),
+        )
+    return out
+
+
 def _normalized_vjp(gs, self, weight, bias, out1, out2, view, dims, affine, eps, kind):
     from pullback._c.base.state import is_grad_enabled
 
@@ -141,12 +152,15 @@ def _normalized_vjp(gs, self, weight, bias, out1, out2, view, dims, affine, eps,
         )
     wide = cast_to(self, accumulate_dtype(self.dtype))
     shape = _four_dims(self, view, dims, kind)
-    found = ops.normalize_backward(
+    operands = (
         cast_to(g, wide.dtype).reshape(shape),
         wide.reshape(shape),
         *_statistics(out1, out2, eps, shape),
         _channel_values(weight, wide, shape, 1),
     )
+    if weight is None and bias is None and operands[2].shape[0] == shape[0]:
+        return ops.normalize_backward_input(*operands).reshape(self.shape), None, None
+    found = ops.normalize_backward(*operands)
     return (
         found[0].reshape(self.shape),
         None if weight is None else found[1].reshape(weight.shape),
@@ -289,6 +303,16 @@ op(
     doc="Return the gradients of a normalized tensor, its weight and its bias.",
     ref=references.normalize_backward,
     samples=lambda: [case(T(2, 3, 4, 5), *one.args[:4]) for one in _GROUPED],
+)
+op(
+    "normalize_backward_input(self: Tensor, source: Tensor, mean: Tensor, scale: Tensor, "
+    "weight: Tensor) -> Tensor",
+    forward=_normalize_backward_input,
+    kernel="normalize_backward_input",
+    **_FUSED,
+    doc="Return the gradient of a tensor of which each sample was normalized by itself.",
+    ref=references.normalize_backward_input,
+    samples=lambda: [case(T(2, 3, 4, 5), *_GROUPED[0].args[:4])],
 )
 
 
