@@ -1,4 +1,4 @@
-/* Blocks of Philox4x32-10 (Salmon et al., SC'11), a vector of them at a time.
+/* Blocks of Philox4x32-10 (Salmon et al., SC'11), one or two vectors of them at a time.
 
    A lane of 64 bits holds a word of a block in its low half. The high half may hold anything until
    the words are stored: the products take the low halves alone. */
@@ -41,28 +41,52 @@ static inline void pb_store_pairs(uint32_t *out, pb_lanes a, pb_lanes b) {
 }
 #endif
 
+#if defined(PB_LANES)
+/* Write the words of `count` vectors of blocks: each waits for its products while those of the
+   others are made. */
+__attribute__((always_inline)) static inline void pb_philox_vectors(
+    uint64_t first, const pb_lanes *keys, const int count, uint32_t *words) {
+    const pb_lanes m0 = PB_SPREAD(0xD2511F53u), m1 = PB_SPREAD(0xCD9E8D57u);
+    pb_lanes word0[2], word1[2], word2[2], word3[2];
+#pragma GCC unroll 2
+    for (int k = 0; k < count; k++) {
+        word0[k] = PB_FROM(first + (uint64_t)(k * PB_LANES));
+        word1[k] = PB_HIGH(word0[k]);
+        word2[k] = word3[k] = PB_SPREAD(0);
+    }
+#pragma GCC unroll 10
+    for (int round = 0; round < 10; round++) {
+#pragma GCC unroll 2
+        for (int k = 0; k < count; k++) {
+            pb_lanes product0 = PB_PRODUCT(word0[k], m0), product1 = PB_PRODUCT(word2[k], m1);
+            word0[k] = PB_XOR(PB_XOR(PB_HIGH(product1), word1[k]), keys[2 * round]);
+            word2[k] = PB_XOR(PB_XOR(PB_HIGH(product0), word3[k]), keys[2 * round + 1]);
+            word1[k] = product1;
+            word3[k] = product0;
+        }
+    }
+#pragma GCC unroll 2
+    for (int k = 0; k < count; k++)
+        pb_store_pairs(words + 4 * k * PB_LANES, PB_JOINED(word0[k], word1[k]),
+                       PB_JOINED(word2[k], word3[k]));
+}
+#endif
+
 /* Write the words of as many blocks as fill vectors; return how many blocks these are. */
 static inline int64_t pb_philox(uint64_t first, const uint32_t *key, int64_t blocks,
                                 uint32_t *words) {
     int64_t i = 0;
 #if defined(PB_LANES)
-    const pb_lanes m0 = PB_SPREAD(0xD2511F53u), m1 = PB_SPREAD(0xCD9E8D57u);
     pb_lanes keys[20];
     for (uint32_t round = 0; round < 10; round++) {
         keys[2 * round] = PB_SPREAD((uint32_t)(key[0] + round * 0x9E3779B9u));
         keys[2 * round + 1] = PB_SPREAD((uint32_t)(key[1] + round * 0xBB67AE85u));
     }
-    for (; i + PB_LANES <= blocks; i += PB_LANES) {
-        pb_lanes word0 = PB_FROM(first + (uint64_t)i), word1 = PB_HIGH(word0);
-        pb_lanes word2 = PB_SPREAD(0), word3 = word2;
-        for (int round = 0; round < 10; round++) {
-            pb_lanes product0 = PB_PRODUCT(word0, m0), product1 = PB_PRODUCT(word2, m1);
-            word0 = PB_XOR(PB_XOR(PB_HIGH(product1), word1), keys[2 * round]);
-            word2 = PB_XOR(PB_XOR(PB_HIGH(product0), word3), keys[2 * round + 1]);
-            word1 = product1;
-            word3 = product0;
-        }
-        pb_store_pairs(words + 4 * i, PB_JOINED(word0, word1), PB_JOINED(word2, word3));
+    for (; i + 2 * PB_LANES <= blocks; i += 2 * PB_LANES)
+        pb_philox_vectors(first + (uint64_t)i, keys, 2, words + 4 * i);
+    if (i + PB_LANES <= blocks) {
+        pb_philox_vectors(first + (uint64_t)i, keys, 1, words + 4 * i);
+        i += PB_LANES;
     }
 #endif
     return i;
