@@ -1,7 +1,11 @@
 """What is in the wheels: everything that users need, nothing that they do not."""
 
 import email
+import shutil
+import subprocess
+import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -147,7 +151,33 @@ def test_cuda_wheel_lists_the_architectures_of_its_images(wheels):
     assert all(name.startswith(("sm_", "compute_")) for name in listed)
 
 
-def test_wheels_stay_small(wheels):
-    sizes = {name: path.stat().st_size for name, path in wheels.items()}
+@pytest.fixture(scope="module")
+def packed(root, wheels, tmp_path_factory):
+    """The wheels as they are published."""
+    pytest.importorskip("deflate")
+    folder = tmp_path_factory.mktemp("packed")
+    found = {name: Path(shutil.copy(path, folder)) for name, path in wheels.items()}
+    command = [sys.executable, str(root / "tools/pack_wheels.py"), *map(str, found.values())]
+    subprocess.run(command, check=True)
+    return found
+
+
+def test_wheels_stay_small(packed):
+    sizes = {name: path.stat().st_size for name, path in packed.items()}
     assert sizes["pullback"] + sizes["pullback_cpu"] + sizes["pullback_profiler"] <= 7 * MEGABYTE
-    assert wheels["pullback_cuda"].stat().st_size <= 12 * MEGABYTE
+    assert sizes["pullback_cuda"] <= 12 * MEGABYTE
+
+
+def test_packed_wheels_are_smaller_and_hold_the_same(wheels, packed):
+    for name in COMPILED:
+        assert packed[name].stat().st_size < 0.98 * wheels[name].stat().st_size
+        with zipfile.ZipFile(wheels[name]) as before, zipfile.ZipFile(packed[name]) as after:
+            assert after.testzip() is None
+            assert after.namelist() == before.namelist()
+            for one in before.infolist():
+                other = after.getinfo(one.filename)
+                assert (other.CRC, other.external_attr, other.date_time) == (
+                    one.CRC,
+                    one.external_attr,
+                    one.date_time,
+                )
