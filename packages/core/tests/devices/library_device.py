@@ -4,16 +4,20 @@ from pullback import ones
 from pullback.backend import hookimpl, registry
 
 
-def load(name, library, register=None):
+def load(name, library, register=None, layouts=None):
     """Load a device with the library's memory and kernels, or those that ``register(table)`` adds.
 
-    Once loaded it stays.
+    ``layouts`` is what the plugin's hook of that name returns. Once loaded the device stays.
     """
 
     class Plugin:
         @hookimpl
         def pullback_backend(self, device):
             return library if device == name else None
+
+        @hookimpl
+        def pullback_layouts(self, device):
+            return layouts if device == name else None
 
         @hookimpl
         def pullback_register_kernels(self, table, device):

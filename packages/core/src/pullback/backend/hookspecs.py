@@ -25,6 +25,18 @@ def pullback_dtypes(device: str):
     """
 
 
+@hookspec(firstresult=True)
+def pullback_layouts(device: str):
+    """Return the order of dims in memory that primitives of the device type prefer, by name.
+
+    ``"channels_last"`` for ``conv``, ``conv_backward_input`` and ``conv_backward_weight``: their
+    operands are copied into dense memory with dim 1 innermost unless they are so, and their output
+    is allocated so. ``"column_major"`` for ``bmm``: the last two dims of its output are exchanged
+    in memory; operands come with any strides. Other ops keep the order of their operands. None,
+    and a plugin without the hook, stand for row-major.
+    """
+
+
 @hookspec
 def pullback_register_kernels(table, device: str):
     """Add kernels of the device type: ``table.add(primitive, dtype_mask, capsule_or_callable)``."""

@@ -196,6 +196,23 @@ def _find(name: str):
     )
 
 
+LAYOUTS = {
+    **dict.fromkeys(("conv", "conv_backward_input", "conv_backward_weight"), "channels_last"),
+    "bmm": "column_major",
+}
+
+
+def _checked_layouts(device: str, layouts: dict[str, str]) -> dict[str, str]:
+    """Return what a plugin's ``pullback_layouts`` gave; raises ValueError for other layouts."""
+    wrong = {name: layout for name, layout in dict(layouts).items() if LAYOUTS.get(name) != layout}
+    if wrong:
+        raise ValueError(
+            f"backend {device!r}: pullback_layouts() returned {wrong}; layouts that can be "
+            f"preferred are {LAYOUTS}"
+        )
+    return layouts
+
+
 def _import_plugin(name: str):
     where, import_it = _find(name)
     try:
@@ -229,6 +246,9 @@ def _start(manager, plugin, name: str) -> None:
     if dtypes is not None:
         _check_mask(name, "pullback_dtypes()", dtypes)
         _device.install_dtypes(name, dtypes)
+    layouts = manager.subset_hook_caller("pullback_layouts", others)(device=name)
+    for primitive, layout in ({} if layouts is None else _checked_layouts(name, layouts)).items():
+        _device.install_layout(name, PRIMITIVE_IDS[primitive], layout)
     register = manager.subset_hook_caller("pullback_register_kernels", others)
     register(table=KernelTable(name, _EVERY if dtypes is None else dtypes), device=name)
     count = requested_threads() if _threads is None else _threads

@@ -10,6 +10,9 @@ cdef enum:
     DEVICE_CUDA = 3
     MAX_DEVICE_TYPES = 32
     MAX_PRIMITIVES = 512
+    ROWS_FIRST = 0              # the order of dims in memory that a kernel prefers: row-major,
+    CHANNELS_LAST = 1           # dim 1 innermost,
+    COLUMNS_FIRST = 2           # the last two dims exchanged
 
 
 # One cell of a device type's dense table of kernels, for a primitive and a dtype.
@@ -48,6 +51,7 @@ cdef int device_default_type() except -1
 cdef int device_default_ordinal() noexcept
 cdef int device_index(device d) except -1
 cdef int device_check_dtype(int type_id, int dtype) except -1
+cdef int preferred_layout(int type_id, int primitive) noexcept nogil
 
 
 cdef inline bint has_field(const pb_backend *backend, const void *field) noexcept:

@@ -27,6 +27,7 @@ __all__ = ["device", "device_count", "get_default_device", "known_device_types",
 
 cdef pb_device_type types[MAX_DEVICE_TYPES]
 cdef unsigned int refused_dtypes[MAX_DEVICE_TYPES]     # masks: what a plugin left out
+cdef unsigned char layouts[MAX_DEVICE_TYPES][MAX_PRIMITIVES]    # ROWS_FIRST and so on
 cdef int type_count = 0
 cdef dict type_ids = {}
 cdef dict cached = {}
@@ -161,6 +162,16 @@ def install_kernel(str name, int primitive, unsigned int mask, kernel, bint conj
 def install_dtypes(str name, unsigned int mask):
     """State the dtypes of a device type; tensors of others are refused from then on."""
     refused_dtypes[device_type_id(name, True)] = ~mask
+
+
+def install_layout(str name, int primitive, str layout):
+    """State the order of dims in memory that a primitive of a device type prefers."""
+    layouts[device_type_id(name, True)][primitive] = (
+        CHANNELS_LAST if layout == "channels_last" else COLUMNS_FIRST)
+
+
+cdef int preferred_layout(int type_id, int primitive) noexcept nogil:
+    return layouts[type_id][primitive]
 
 
 def offers_dtype(where, dtype):

@@ -12,12 +12,14 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy
 
 from pullback.abi cimport PB_BF16, PB_BOOL, PB_F16, PB_F32, PB_F64, PB_MAX_NDIM
-from pullback._c.device.device cimport DEVICE_META
+from pullback._c.device.device cimport (
+    CHANNELS_LAST, DEVICE_META, ROWS_FIRST, preferred_layout)
 from pullback._c.dispatch.operands cimport (
     cast_tensor, contiguous_copy, raise_argument_device, unsupported)
 from pullback._c.graph.op cimport Op, forward_register
-from pullback._c.dispatch.launch cimport launch, primitive_id
-from pullback._c.base.layout cimport layout_contiguous, layout_new, layout_parse
+from pullback._c.dispatch.launch cimport copy_into, launch, primitive_id
+from pullback._c.base.layout cimport (
+    layout_contiguous, layout_new, layout_parse, layout_same_strides)
 from pullback._c.graph.tensor cimport Tensor, same_device, tensor_new
 from pullback._c.base.types cimport LAYOUT_CONTIGUOUS, layout_shape, layout_strides, pb_layout
 from pullback._c.dispatch.fallback import KernelMissing
@@ -29,11 +31,34 @@ cdef enum:
 cdef list keys = [primitive.key for primitive in PRIMITIVES.values()]
 
 
-cdef Tensor as_operand(Tensor tensor):
-    """Return a contiguous tensor, with 16-bit floats cast to float32."""
+cdef pb_layout *layout_in_order(int order, int ndim, const int64_t *dims) except NULL:
+    """Return a dense layout whose dims are in memory as a backend prefers; owned."""
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int64_t stride = dims[1] if ndim > 2 else 0
+    cdef int d
+    if order != CHANNELS_LAST or ndim < 3:
+        return layout_contiguous(ndim, dims)
+    strides[1] = 1
+    for d in range(ndim - 1, -1, -1):
+        if d != 1:
+            strides[d] = stride
+            stride *= dims[d]
+    return layout_new(ndim, dims, strides)
+
+
+cdef Tensor as_operand(Tensor tensor, int order):
+    """Return a dense tensor in an order of dims, with 16-bit floats cast to float32."""
+    cdef Tensor out
     if tensor.dtype == PB_F16 or tensor.dtype == PB_BF16:
         tensor = cast_tensor(tensor, PB_F32)
-    return tensor if tensor.layout.flags & LAYOUT_CONTIGUOUS else contiguous_copy(tensor)
+    if order == ROWS_FIRST:
+        return tensor if tensor.layout.flags & LAYOUT_CONTIGUOUS else contiguous_copy(tensor)
+    out = tensor_new(layout_in_order(order, tensor.layout.ndim, layout_shape(tensor.layout)),
+                     tensor.dtype, tensor.storage.device_type, tensor.storage.device_index)
+    if layout_same_strides(tensor.layout, out.layout):
+        return tensor
+    copy_into(out, tensor)
+    return out
 
 
 cdef tuple operands_of(Op op, PyObject **args):
@@ -41,7 +66,7 @@ cdef tuple operands_of(Op op, PyObject **args):
     cdef Tensor first = <Tensor>args[0]
     cdef Tensor one
     cdef list found = []
-    cdef int i
+    cdef int i, order = preferred_layout(first.storage.device_type, op.primitive)
     if not op.dtypes >> first.dtype & 1:
         unsupported(op, first.dtype)
     for i in range(op.ntensors):
@@ -50,7 +75,7 @@ cdef tuple operands_of(Op op, PyObject **args):
         one = <Tensor>args[i]
         if not same_device(one, first):
             raise_argument_device(op, first, one, i)
-        found.append(as_operand(one))
+        found.append(as_operand(one, order))
     return tuple(found)
 
 
@@ -59,12 +84,12 @@ cdef object run(Op op, int own, tuple ins, tuple shapes, tuple dtypes, tuple par
     cdef int64_t dims[PB_MAX_NDIM]
     cdef Tensor first = <Tensor>ins[0]
     cdef list made = []
-    cdef int i, ndim, code
+    cdef int i, ndim, code, order = preferred_layout(first.storage.device_type, op.primitive)
     cdef int64_t elements = 0
     for i in range(len(shapes)):
         ndim = layout_parse(shapes[i], dims, op.name_bytes, "size")
         code = dtypes[i]
-        made.append(tensor_new(layout_contiguous(ndim, dims),
+        made.append(tensor_new(layout_in_order(order, ndim, dims),
                                first.dtype if code == OWN_DTYPE else code,
                                first.storage.device_type, first.storage.device_index))
         elements += (<Tensor>made[i]).layout.numel

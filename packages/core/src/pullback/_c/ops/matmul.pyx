@@ -2,6 +2,7 @@
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcpy
 
 from pullback.abi cimport PB_ARRAY_WRITE, pb_array, pb_call
 from pullback._c.base.dtype cimport (
@@ -10,9 +11,11 @@ from pullback._c.dispatch.operands cimport raise_argument_device, unsupported
 from pullback._c.graph.op cimport Op, forward_register
 from pullback._c.dispatch.launch cimport (
     array_fill, check_device, copy_into, kernel_call, launch_elementwise, operand, primitive_id)
-from pullback._c.base.layout cimport layout_contiguous, layout_same_shape, layout_shape_tuple
+from pullback._c.base.layout cimport (
+    layout_contiguous, layout_release, layout_same_shape, layout_shape_tuple, layout_swapped)
 from pullback._c.graph.tensor cimport Tensor, same_device, tensor_new
-from pullback._c.base.types cimport layout_shape, layout_strides
+from pullback._c.base.types cimport layout_shape, layout_strides, pb_layout
+from pullback._c.device.device cimport COLUMNS_FIRST, preferred_layout
 
 cdef int BMM = primitive_id("bmm")
 cdef int ADD = primitive_id("add")
@@ -59,6 +62,19 @@ cdef factor column(Tensor tensor) noexcept nogil:
     return make_factor(1, layout_shape(tensor.layout)[0], 1, 0, layout_strides(tensor.layout)[0], 1)
 
 
+cdef pb_layout *layout_of_columns(int ndim, const int64_t *shape) except NULL:
+    """Return the layout of matrices whose columns are each in one piece; owned."""
+    cdef int64_t dims[3]
+    cdef pb_layout *rows
+    memcpy(dims, shape, ndim * sizeof(int64_t))
+    dims[ndim - 2], dims[ndim - 1] = shape[ndim - 1], shape[ndim - 2]
+    rows = layout_contiguous(ndim, dims)
+    try:
+        return layout_swapped(rows, ndim - 2, ndim - 1)
+    finally:
+        layout_release(rows)
+
+
 cdef Tensor product(Tensor a, Tensor b, factor left, factor right, int ndim, const int64_t *shape):
     """Multiply; the result has the given shape, which holds as many elements as the product."""
     cdef factor parts[3]
@@ -67,11 +83,14 @@ cdef Tensor product(Tensor a, Tensor b, factor left, factor right, int ndim, con
     cdef pb_call call
     cdef int i
     cdef int64_t m = left.shape[1], n = right.shape[2]
-    cdef Tensor out = tensor_new(layout_contiguous(ndim, shape), a.dtype, a.storage.device_type,
-                                 a.storage.device_index)
+    cdef bint columns = ndim >= 2 and preferred_layout(
+        a.storage.device_type, BMM) == COLUMNS_FIRST
+    cdef Tensor out = tensor_new(
+        layout_of_columns(ndim, shape) if columns else layout_contiguous(ndim, shape), a.dtype,
+        a.storage.device_type, a.storage.device_index)
     if out.layout.numel == 0:
         return out
-    parts[0] = make_factor(left.shape[0], m, n, m * n, n, 1)
+    parts[0] = make_factor(left.shape[0], m, n, m * n, 1 if columns else n, m if columns else 1)
     parts[1] = left
     parts[2] = right
     check_device(BMM, out, b, 1)

@@ -23,7 +23,7 @@ _add(
     "(g * o, c, ..): out[n, g * o, w] is the sum over c and positions k in the kernel of "
     "self[.., w * stride - padding + k * dilation] * weight[.., k], and the bias (g * o) if "
     "there is one. conv_params: stride, padding and dilation of each of one to three dims, then g. "
-    "All operands are contiguous.",
+    "All operands are contiguous, or have dim 1 innermost if the backend prefers that.",
     _CONV_PARAMS,
 )
 _add(
