@@ -17,7 +17,7 @@ from importlib import import_module
 from pullback._c.device import device as _device
 from pullback.backend import masks
 from pullback.backend.threads import requested_threads
-from pullback.ops.table.primitives import PRIMITIVE_IDS
+from pullback.ops.table.primitives import PRIMITIVE_IDS, PRIMITIVES
 
 GROUP = "pullback.backends"
 _HINTS = {
@@ -196,19 +196,19 @@ def _find(name: str):
     )
 
 
-LAYOUTS = {
-    **dict.fromkeys(("conv", "conv_backward_input", "conv_backward_weight"), "channels_last"),
-    "bmm": "column_major",
-}
+_LAYOUTS = {"conv": "channels_last", "matmul": "column_major"}  # by the primitive's family
 
 
 def _checked_layouts(device: str, layouts: dict[str, str]) -> dict[str, str]:
     """Return what a plugin's ``pullback_layouts`` gave; raises ValueError for other layouts."""
-    wrong = {name: layout for name, layout in dict(layouts).items() if LAYOUTS.get(name) != layout}
+    known = {
+        name: _LAYOUTS[one.family] for name, one in PRIMITIVES.items() if one.family in _LAYOUTS
+    }
+    wrong = {name: layout for name, layout in dict(layouts).items() if known.get(name) != layout}
     if wrong:
         raise ValueError(
             f"backend {device!r}: pullback_layouts() returned {wrong}; layouts that can be "
-            f"preferred are {LAYOUTS}"
+            f"preferred are {known}"
         )
     return layouts
 

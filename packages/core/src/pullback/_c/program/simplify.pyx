@@ -19,9 +19,7 @@ from pullback._c.program.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_TEMPORARY, Buffer, Launch)
 from pullback._c.device.device cimport device_type
 from pullback._c.device.storage cimport storage_new
-from pullback._c.dispatch.launch cimport call_again
-
-from pullback.ops.table.primitives import PRIMITIVES
+from pullback._c.dispatch.launch cimport call_again, primitive_id
 
 __all__ = []
 
@@ -29,8 +27,8 @@ __all__ = []
 cdef enum:
     SMALL = 1 << 16
 
-cdef int COPY = list(PRIMITIVES).index("copy")
-cdef int PRODUCT = list(PRIMITIVES).index("mul")
+cdef int COPY = primitive_id("copy")
+cdef int PRODUCT = primitive_id("mul")
 
 
 cdef list simplified(list launches, list buffers):

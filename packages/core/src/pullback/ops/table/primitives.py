@@ -381,9 +381,8 @@ _prim(
     "bmm",
     "matmul",
     "self mat2",
-    "out[b] = self[b] @ mat2[b] for 3-d operands (B, M, K), "
-    "(B, K, N), (B, M, N); any strides, batch stride 0 allowed. out "
-    "has its rows in one piece each, or its columns if the backend prefers that. K = 0: zeros.",
+    "out[b] = self[b] @ mat2[b], of dims (B, M, K), (B, K, N), (B, M, N); any strides, batch stride "
+    "0 allowed; out has rows in one piece, or columns if the backend prefers that. K = 0: zeros.",
     required=True,
 )
 for _name, _family, _inputs, _doc, _params in OF_LINALG:
