@@ -381,8 +381,8 @@ _prim(
     "bmm",
     "matmul",
     "self mat2",
-    "out[b] = self[b] @ mat2[b], of dims (B, M, K), (B, K, N), (B, M, N); any strides, batch stride "
-    "0 allowed; out has rows in one piece, or columns if the backend prefers that. K = 0: zeros.",
+    "out[b] = self[b] @ mat2[b], of dims (B, M, K), (B, K, N), (B, M, N); any strides, 0 for "
+    "batches too; out has rows in one piece, or columns if the backend prefers that. K = 0: zeros.",
     required=True,
 )
 for _name, _family, _inputs, _doc, _params in OF_LINALG:
