@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from pullback._c.device.py_allocator import memories
-from pullback._c.device.py_kernel import DEFECTS
-from pullback.backend.results import misfit
+from pullback._c.device.device import install_kernel
+from pullback._c.dispatch.structured import launch_numbered
+from pullback.ops.table.numbered import number_primitive
 
-__all__ = ["Operand", "add_kernel", "define_primitive", "explain_operator"]
+__all__ = ["add_kernel", "define_primitive", "explain_operator"]
 
 _defined: dict[str, Callable[..., Any]] = {}  # decompositions by name
-_kernels: dict[tuple[str, str], list[tuple[int, Any]]] = {}  # by device and name: masks, kernels
-
-
-class Operand(NamedTuple):
-    """An operand of a kernel of a defined primitive, with the attributes that others have."""
-
-    base: int
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
-    device: int
-    host: bool = False
-    value: Any = None
+_masks: dict[tuple[str, str], int] = {}  # by device and name: dtypes that have a kernel
 
 
 def define_primitive(name: str, schema: str, decomposition: Callable[..., Any]) -> Any:
@@ -213,6 +201,64 @@ def _is_inexact(tensor: Any) -> bool:
 # ---- kernels -------------------------------------------------------------------------------------
 
 
+class Form(NamedTuple):
+    """What a kernel's arguments are made of, besides operands and numbers."""
+
+    lists: tuple[int | None, ...]  # of each tensor argument: LONE, None, or a list's length
+    names: tuple[str, ...]  # of the numbers
+    others: dict[str, Any]
+    many: bool  # results are a tuple or a list
+
+
+LONE = -1
+NUMBERS = 7  # of a call, at most; a launch has eight parameters
+MOST_OPERANDS = 68  # PB_MAX_OPERANDS of abi.h
+_forms: list[Form] = []
+_form_numbers: dict[Any, int] = {}
+_forming = threading.Lock()
+
+
+def _number_form(form: Form) -> int:
+    """Return the number of a form: a parameter of the launch, by which its kernel finds it."""
+    key = form.lists, form.names, repr(form.others), form.many
+    with _forming:
+        number = _form_numbers.setdefault(key, len(_forms))
+        if number == len(_forms):
+            _forms.append(form)
+    return number
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a launch can have a value as its parameter."""
+    if isinstance(value, list):
+        return len(value) <= 8 and all(map(_is_number, value)) and float not in map(type, value)
+    return type(value) is float or (type(value) is int and -(2**63) <= value < 2**63)
+
+
+def _arranged(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the kernel that a launch calls: it calls the plugin's with what the form says."""
+
+    def run(outs: Any, *ins: Any, form: int, **numbers: Any) -> Any:
+        lists, names, others, many = _forms[form]
+        given = iter(ins)
+        operands: list[Any] = []
+        for count in lists:
+            if count is None:
+                operands.append(None)
+            else:
+                taken = [next(given) for _ in range(abs(count))]
+                operands.append(taken[0] if count == LONE else taken)
+        single = many and not isinstance(outs, tuple)
+        for name, number in zip(names, numbers.values()):
+            others = {**others, name: list(number) if isinstance(number, tuple) else number}
+        result = kernel((outs,) if single else outs, *operands, **others)
+        if single and isinstance(result, (tuple, list)) and len(result) == 1:
+            return result[0]
+        return result
+
+    return run
+
+
 def add_kernel(device: str, name: str, mask: int, kernel: Callable[..., Any]) -> None:
     """Register a kernel of a defined primitive: what ``table.add`` does for a name with ``::``.
 
@@ -227,42 +273,44 @@ def add_kernel(device: str, name: str, mask: int, kernel: Callable[..., Any]) ->
             f"backend {device!r}: the kernel of {name!r} must be callable, got "
             f"{type(kernel).__name__}"
         )
-    _kernels.setdefault((device, name), []).insert(0, (mask, kernel))
+    served = _masks[device, name] = _masks.get((device, name), 0) | mask
+    number = number_primitive(name, ["form", *(f"number{n}" for n in range(NUMBERS))])
+    install_kernel(device, number, mask, _arranged(kernel))
     operators, decomposition = import_module("pullback.library.operators"), _defined[name]
     arguments = operators.find(name)._schema.arguments
 
     def run(*values: Any) -> Any:
         pb = import_module("pullback")
         tensors = operators.tensors_of(values)
-        code = tensors[0].dtype.code if tensors else 0
-        found = next((one for mask, one in _kernels[device, name] if mask >> code & 1), None)
-        if found is None or any(tensor.device != tensors[0].device for tensor in tensors):
+        if (
+            not tensors
+            or not served >> tensors[0].dtype.code & 1
+            or any(tensor.device != tensors[0].device for tensor in tensors)
+        ):
             return decomposition(*values)
-        shadows = decomposition(*(_mapped(lambda t: t.to("meta"), value) for value in values))
+        shadows = decomposition(*(_mapped(_shadow, value) for value in values))
         many = isinstance(shadows, (tuple, list))
-        outs = [
+        outs = tuple(
             pb.empty(shadow.shape, dtype=shadow.dtype, device=tensors[0].device)
             for shadow in (shadows if many else [shadows])
-        ]
-        ins, params = [], {}
+        )
+        lists: list[int | None] = []
+        numbers: dict[str, Any] = {}
+        others: dict[str, Any] = {}
         for argument, value in zip(arguments, values):
             if argument.type.startswith("Tensor"):
-                ins.append(_mapped(lambda t: _operand(t.resolve_conj().resolve_neg()), value))
+                is_list = isinstance(value, list)
+                lists.append(None if value is None else len(value) if is_list else LONE)
+            elif _is_number(value) and len(numbers) < NUMBERS:
+                numbers[argument.name] = tuple(value) if isinstance(value, list) else value
             else:
-                params[argument.name] = value
-        outputs = tuple(map(_operand, outs))
-        place = f"the kernel {name!r} of the backend {device!r}"
-        try:
-            with import_module("numpy").errstate(all="ignore"):
-                result = found(outputs if many else outputs[0], *ins, **params)
-                if result is not None:
-                    _store(device, outputs, result, many)
-        except (*DEFECTS, StopIteration) as error:  # the core names its own primitives so, too
-            raise RuntimeError(f"{place} failed: {type(error).__name__}: {error}") from error
-        except (ValueError, NotImplementedError) as error:
-            _add_note(error, f"in {place}, for {tensors[0].dtype.name}")
-            raise
-        return tuple(outs) if many else outs[0]
+                others[argument.name] = value
+        form = _number_form(Form(tuple(lists), tuple(numbers), others, many))
+        if len(outs) + len(tensors) > MOST_OPERANDS:
+            return decomposition(*values)
+        ins = tuple(tensor.resolve_conj().resolve_neg() for tensor in tensors)
+        launch_numbered(number, tensors[0].dtype.code, outs, ins, (form, *numbers.values()))
+        return outs if many else outs[0]
 
     import_module("pullback.library").register_kernel(name, device, run)
 
@@ -274,50 +322,9 @@ def _mapped(function: Callable[..., Any], value: Any) -> Any:
     return function(value) if isinstance(value, import_module("pullback").Tensor) else value
 
 
-def _add_note(error: Exception, note: str) -> None:
-    """Say where a kernel raised an exception that goes to the user."""
-    if hasattr(error, "add_note"):
-        error.add_note(note)
-    elif len(error.args) == 1 and isinstance(error.args[0], str):  # before Python 3.11
-        error.args = (f"{error.args[0]} ({note})",)
-
-
-def _operand(tensor: Any) -> Any:
-    """Return a tensor as a kernel gets it: an array of host memory, or the description."""
-    if tensor.device.type not in memories:
-        with contextlib.suppress(TypeError):  # of a compiled backend whose memory is its own
-            return tensor.detach().numpy()
-    base = tensor.untyped_storage().data_ptr() if tensor.numel() else 0
-    return Operand(
-        base,
-        tensor.storage_offset(),
-        tuple(tensor.shape),
-        tuple(tensor.stride()),
-        tensor.dtype.name,
-        tensor.device.index or 0,
-    )
-
-
-def _store(device: str, outputs: tuple[Any, ...], result: Any, many: bool) -> None:
-    """Write what a kernel returned into its outputs; raise TypeError if it does not fit them."""
-    results = result if many else [result]
-    if not isinstance(results, (tuple, list)) or len(results) != len(outputs):
-        count = f" of {len(result)}" if isinstance(result, (tuple, list)) else ""
-        raise TypeError(
-            f"it returned {type(result).__name__}{count}: a kernel with {len(outputs)} outputs "
-            f"fills them, or returns a tuple of as many arrays"
-        )
-    store = getattr(memories.get(device), "store", None)
-    for output, one in zip(outputs, results):
-        wrong = misfit(one, output.shape, output.dtype)
-        if wrong is not None:
-            raise TypeError(wrong)
-        if not isinstance(output, Operand):
-            output[...] = one
-        elif store is None:
-            raise TypeError("it returned an array, and its memory has no method store(out, value)")
-        else:
-            store(output, one)
+def _shadow(tensor: Any) -> Any:
+    """Return a tensor without elements of its own, of the same shape and dtype."""
+    return import_module("pullback").empty_like(tensor, device="meta")
 
 
 def explain_operator(name: str, device: str) -> str | None:
@@ -330,9 +337,7 @@ def explain_operator(name: str, device: str) -> str | None:
         keys = ", ".join(sorted(operator.kernels)) or "nothing"
         return f"{name} on {device}: an operator of pullback.library, with kernels for {keys}"
     pb.ones(0, device=device)  # loads the plugin, which registers its kernels
-    mask = 0
-    for one, _ in _kernels.get((device, name), ()):
-        mask |= one
+    mask = _masks.get((device, name), 0)
     served = ", ".join(dtype.name for dtype in pb._dtypes() if mask >> dtype.code & 1)
     how = f"kernel for {served}; its decomposition for others" if served else "its decomposition"
     return f"{name} on {device}: {how}"

@@ -40,7 +40,8 @@ from pullback.ops.table.primitives import PRIMITIVES
 __all__ = ["Recorder", "is_capturing", "refuse_now"]
 
 cdef pb_globals *process = globals_()
-cdef list families = [primitive.family for primitive in PRIMITIVES.values()]
+cdef set fused_steps = {
+    number for number, one in enumerate(PRIMITIVES.values()) if one.family == "optim"}
 
 
 cdef inline object place(int type_id, int device, void *data):
@@ -252,7 +253,7 @@ cdef class Recorder:
                 (<Buffer>self.buffers[made.buffers[i]]).written = True
         if is_random(made) and not find_draw(made, self.draws):
             return self.refuse_now("random numbers of an unknown generator")
-        if self.steps and families[call.primitive] == "optim":
+        if self.steps and call.primitive in fused_steps:
             step = self.steps[len(self.steps) - 1]
             made.options = options_of(made, step[0])
             step[2] += 0 if made.options is None else made.call.param[0].i

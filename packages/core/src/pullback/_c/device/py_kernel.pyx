@@ -13,10 +13,9 @@ from pullback._c.device.device cimport device_make, device_types, pb_device_type
 from pullback._c.base.dtype cimport dtype_itemsize, dtype_object, scalar_read
 from pullback._c.base.errors cimport raise_failure
 from pullback._c.device.py_allocator import memories, set_describe_part
-from pullback.ops.table.primitives import PRIMITIVES
+from pullback.ops.table.numbered import NAMES, PARAMS
 
-cdef list primitive_params = [
-    [p.partition(":")[0] for p in primitive.params] for primitive in PRIMITIVES.values()]
+cdef list primitive_params = PARAMS
 cdef object numpy = None
 cdef object bfloat16 = None
 
@@ -216,8 +215,9 @@ cdef str store_results(object result, list outs, bint host, str device):
     cdef object store = None
     values = [result] if len(outs) == 1 else result
     if not isinstance(values, (list, tuple)) or len(values) != len(outs):
-        return (f"it returned {type(result).__name__}: a kernel with {len(outs)} outputs fills "
-                "them, or returns a tuple of as many arrays")
+        count = f" of {len(values)}" if isinstance(values, (list, tuple)) else ""
+        return (f"it returned {type(result).__name__}{count}: a kernel with {len(outs)} outputs "
+                "fills them, or returns a tuple of as many arrays")
     if not host:
         store = getattr(memories.get(device), "store", None)
     for out, value in zip(outs, values):
@@ -256,10 +256,10 @@ cdef int add_place(object error, pb_call *call, str device) except -1:
 # Exceptions that mean a defect of the kernel, which are wrapped. All others go to the user as they
 # are: a kernel may raise them on purpose, or a signal handler that ran inside it.
 DEFECTS = (TypeError, AttributeError, NameError, ArithmeticError, AssertionError, KeyError,
-           ImportError)
+           ImportError, StopIteration)
 
 
-cdef list primitive_names = list(PRIMITIVES)
+cdef list primitive_names = NAMES
 
 
 cdef str primitive_name(int primitive):

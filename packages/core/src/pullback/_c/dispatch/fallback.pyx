@@ -15,9 +15,9 @@ from pullback._c.device.device cimport (
 from pullback._c.device.py_kernel cimport run_callable, run_on_host
 from pullback._c.graph.op cimport Op, all_ops
 from pullback._c.base.errors import is_of_package
-from pullback.ops.table.primitives import PRIMITIVES
+from pullback.ops.table.numbered import NAMES
 
-cdef list primitive_names = list(PRIMITIVES)
+cdef list primitive_names = NAMES
 cdef set warned = set()
 cdef dict permitted = {}
 cdef bint warn_always = False

@@ -25,6 +25,7 @@ from pullback._c.dispatch.fallback cimport call_python
 from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, tensor_device
 from pullback._c.base.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
+from pullback.ops.table.numbered import NAMES
 from pullback.ops.table.primitives import PRIMITIVE_IDS, PRIMITIVES
 
 cdef enum:
@@ -34,7 +35,7 @@ cdef enum:
 cdef pb_globals *process = globals_()
 cdef bint keep_lock = False     # only ever set while the lock is held
 
-cdef list primitive_names = list(PRIMITIVE_IDS)
+cdef list primitive_names = NAMES
 cdef dict primitive_ids = PRIMITIVE_IDS
 cdef dict primitive_keys = {name: primitive.key for name, primitive in PRIMITIVES.items()}
 cdef dict primitive_inputs = {name: primitive.inputs for name, primitive in PRIMITIVES.items()}

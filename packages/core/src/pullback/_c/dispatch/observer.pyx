@@ -25,7 +25,7 @@ from pullback._c.graph.tensor cimport Tensor, is_tensor
 from pullback._c.base.types cimport pb_node
 
 from pullback._c.base.state import thread_number
-from pullback.ops.table.primitives import PRIMITIVE_IDS
+from pullback.ops.table.numbered import NAMES
 
 __all__ = ["attach_observer", "begin_range", "detach_observer", "end_range"]
 
@@ -38,7 +38,6 @@ cdef enum:
 
 cdef pb_globals *process = globals_()
 cdef uint64_t events = 0            # number of events begun in this process
-cdef list primitive_texts = [name.encode() for name in PRIMITIVE_IDS]
 cdef dict names = {}                # name -> bytes, kept for the lifetime of the process
 
 # ---- attached observers --------------------------------------------------------------------------
@@ -222,7 +221,7 @@ cdef void begin_kernel(pb_event *event, int primitive, int type_id, int device) 
     event.backend = device_types()[type_id].backend
     event.device_type = type_id
     event.device = device
-    begin_event(event, PB_EVENT_KERNEL, <bytes>primitive_texts[primitive])
+    begin_event(event, PB_EVENT_KERNEL, lasting(<str>NAMES[primitive]))
 
 
 set_kernel_events(begin_kernel, end_event)

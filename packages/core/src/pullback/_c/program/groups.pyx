@@ -21,7 +21,7 @@ from pullback._c.program.rows cimport (
     by_rows, elements, is_elementwise, numbers_of_block, whole_operands)
 from pullback._c.device.device cimport device_type, has_field, pb_device_type
 
-from pullback.ops.table.primitives import PRIMITIVES
+from pullback.ops.table.numbered import NAMES
 
 cdef enum:
     TILE_BYTES = 16384          # of an operand: several fit into the second-level cache
@@ -30,7 +30,7 @@ cdef enum:
     ALIGNMENT = 64
     MOST = 64                   # launches of a group
 
-cdef list primitive_names = list(PRIMITIVES)
+cdef list primitive_names = NAMES
 cdef tuple WHOLE = (-1, -1)     # how a buffer is read that each row needs as a whole
 
 

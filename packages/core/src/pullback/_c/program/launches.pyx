@@ -10,11 +10,11 @@ from pullback._c.base.dtype cimport dtype_itemsize, dtype_object
 from pullback._c.device.storage cimport storage_release
 from pullback._c.graph.tensor cimport device_of
 
-from pullback.ops.table.primitives import PRIMITIVES
+from pullback.ops.table.numbered import NAMES
 
 __all__ = ["Buffer", "Launch"]
 
-cdef list primitive_names = list(PRIMITIVES)
+cdef list primitive_names = NAMES
 cdef list kinds = ["temporary", "result", "input", "outside", "constant"]
 
 

@@ -29,12 +29,12 @@ from pullback._c.dispatch.launch cimport call_again, is_timed
 from pullback._c.dispatch.observer cimport begin_event, end_event, lasting
 from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, tensor_new, tensor_wrap
 
-from pullback.ops.table.primitives import PRIMITIVES
+from pullback.ops.table.numbered import NAMES
 
 __all__ = ["Program"]
 
 cdef pb_globals *process = globals_()
-cdef list primitive_names = list(PRIMITIVES)
+cdef list primitive_names = NAMES
 
 
 # ---- runs ----------------------------------------------------------------------------------------

@@ -11,12 +11,11 @@ from libc.stdint cimport int64_t
 from pullback.abi cimport PB_PARAM_FLOAT, pb_param
 from pullback._c.program.launches cimport Launch
 
-from pullback.ops.table.primitives import PRIMITIVES
+from pullback.ops.table.numbered import PARAMS
 
 __all__ = ["Option"]
 
-cdef list param_names = [[text.partition(":")[0] for text in primitive.params]
-                         for primitive in PRIMITIVES.values()]
+cdef list param_names = PARAMS
 
 
 # ---- random numbers ------------------------------------------------------------------------------
