@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from pullback._c.capture.recording import set_with_defined
 from pullback._c.device.device import install_kernel
 from pullback._c.dispatch.structured import launch_numbered
 from pullback.ops.table.numbered import number_primitive
@@ -16,9 +17,18 @@ __all__ = ["add_kernel", "define_primitive", "explain_operator"]
 
 _defined: dict[str, Callable[..., Any]] = {}  # decompositions by name
 _masks: dict[tuple[str, str], int] = {}  # by device and name: dtypes that have a kernel
+_examples: dict[str, tuple[Any, ...]] = {}  # of arguments, by name
+_patterns: dict[str, dict[str, Any]] = {}  # by device and name
+_searching = threading.local()
 
 
-def define_primitive(name: str, schema: str, decomposition: Callable[..., Any]) -> Any:
+def define_primitive(
+    name: str,
+    schema: str,
+    decomposition: Callable[..., Any],
+    *,
+    example: tuple[Any, ...] | None = None,
+) -> Any:
     """Define an operation that devices may have kernels for, and return it.
 
     ``name`` is ``"namespace::name"``, ``schema`` its arguments and results, such as ``"(Tensor x,
@@ -31,6 +41,11 @@ def define_primitive(name: str, schema: str, decomposition: Callable[..., Any]) 
     outputs, the tensors in order (a list of them for ``Tensor[]``, None for one that is left out)
     and the other arguments by name, and returns its result or fills ``out``. The operation is
     ``pullback.ops.namespace.name``, too.
+
+    With an ``example`` of arguments, a compiled function that runs the ops of the decomposition, in
+    the same order of operands, runs the device's kernel in their place, if it needs nothing of what
+    lies between. Sizes of the example are above 1 and differ from each other, its numbers from
+    those in the decomposition; the schema has tensors and one result, but no lists of tensors.
 
     Raises: ValueError for a name without a namespace, or a schema of another form, with arguments
     behind ``*``, arguments that are written, or results other than tensors; TypeError for a
@@ -71,6 +86,8 @@ def define_primitive(name: str, schema: str, decomposition: Callable[..., Any]) 
         problem = "has results other than tensors"
     if problem is not None:
         raise ValueError(f"define_primitive(): the schema of {name!r} {problem}")
+    if example is not None:
+        _examples[name] = _checked_example(name, made, example)
     library.define(name, schema)
     library.register_kernel(name, None, decomposition)
     library.register_autograd(name, _backward(decomposition), setup_context=_save)
@@ -79,6 +96,29 @@ def define_primitive(name: str, schema: str, decomposition: Callable[..., Any]) 
     operator.surroundings = _Surroundings
     _defined[name] = decomposition
     return getattr(getattr(import_module("pullback").ops, space), short)
+
+
+def _checked_example(name: str, schema: Any, example: Any) -> tuple[Any, ...]:
+    """Return an example of arguments; raises TypeError or ValueError for another."""
+    if not isinstance(example, tuple):
+        kind = type(example).__name__
+        raise TypeError(f"define_primitive(): the example of {name!r} must be a tuple, not {kind}")
+    if len(example) != len(schema.arguments) or schema.returns != ("Tensor",):
+        raise ValueError(
+            f"define_primitive(): the example of {name!r} must have {len(schema.arguments)} "
+            f"arguments, and its schema one result; got {len(example)}, and {schema.returns}"
+        )
+    tensor = import_module("pullback").Tensor
+    for argument, value in zip(schema.arguments, example):
+        if argument.type.startswith("Tensor") != isinstance(value, tensor):
+            raise ValueError(
+                f"define_primitive(): in the example of {name!r}, argument {argument.name!r} of "
+                f"type {argument.type} is {value!r}; tensors can be neither lists nor left out"
+            )
+    sizes = [size for one in example if isinstance(one, tensor) for size in one.shape]
+    if not sizes or min(sizes) < 2:
+        raise ValueError(f"define_primitive(): the example of {name!r} needs sizes above 1")
+    return example
 
 
 # ---- derivatives ---------------------------------------------------------------------------------
@@ -235,6 +275,22 @@ def _is_number(value: Any) -> bool:
     return type(value) is float or (type(value) is int and -(2**63) <= value < 2**63)
 
 
+def _parameters(arguments: Any, values: tuple[Any, ...], many: bool) -> tuple[Any, ...]:
+    """Return the parameters of a launch: the number of its form, and numbers."""
+    lists: list[int | None] = []
+    numbers: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for argument, value in zip(arguments, values):
+        if argument.type.startswith("Tensor"):
+            is_list = isinstance(value, list)
+            lists.append(None if value is None else len(value) if is_list else LONE)
+        elif _is_number(value) and len(numbers) < NUMBERS:
+            numbers[argument.name] = tuple(value) if isinstance(value, list) else value
+        else:
+            others[argument.name] = value
+    return _number_form(Form(tuple(lists), tuple(numbers), others, many)), *numbers.values()
+
+
 def _arranged(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Return the kernel that a launch calls: it calls the plugin's with what the form says."""
 
@@ -294,25 +350,39 @@ def add_kernel(device: str, name: str, mask: int, kernel: Callable[..., Any]) ->
             pb.empty(shadow.shape, dtype=shadow.dtype, device=tensors[0].device)
             for shadow in (shadows if many else [shadows])
         )
-        lists: list[int | None] = []
-        numbers: dict[str, Any] = {}
-        others: dict[str, Any] = {}
-        for argument, value in zip(arguments, values):
-            if argument.type.startswith("Tensor"):
-                is_list = isinstance(value, list)
-                lists.append(None if value is None else len(value) if is_list else LONE)
-            elif _is_number(value) and len(numbers) < NUMBERS:
-                numbers[argument.name] = tuple(value) if isinstance(value, list) else value
-            else:
-                others[argument.name] = value
-        form = _number_form(Form(tuple(lists), tuple(numbers), others, many))
         if len(outs) + len(tensors) > MOST_OPERANDS:
             return decomposition(*values)
         ins = tuple(tensor.resolve_conj().resolve_neg() for tensor in tensors)
-        launch_numbered(number, tensors[0].dtype.code, outs, ins, (form, *numbers.values()))
+        launch_numbered(
+            number, tensors[0].dtype.code, outs, ins, _parameters(arguments, values, many)
+        )
         return outs if many else outs[0]
 
     import_module("pullback.library").register_kernel(name, device, run)
+    if name in _examples:
+        made = import_module("pullback.compiler.patterns").Pattern(
+            name,
+            decomposition,
+            _examples[name],
+            served,
+            number,
+            lambda values: _parameters(arguments, values, False),
+        )
+        _patterns.setdefault(device, {})[name] = made
+        set_with_defined(_with_defined)
+
+
+def _with_defined(launches: list[Any], buffers: list[Any]) -> list[Any]:
+    """Return a program's launches in which kernels of defined primitives stand for others."""
+    patterns = _patterns.get(launches[0].device.type) if launches else None
+    if not patterns or getattr(_searching, "now", False):
+        return launches
+    _searching.now = True  # patterns are programs, too
+    try:
+        search = import_module("pullback.compiler.patterns").with_patterns
+        return search(launches, buffers, list(patterns.values()))
+    finally:
+        _searching.now = False
 
 
 def _mapped(function: Callable[..., Any], value: Any) -> Any:

@@ -27,7 +27,16 @@ from pullback._c.program.simplify cimport first_write, number_uses, simplified
 
 from pullback._c.capture.signature import is_plain
 
-__all__ = ["Recording", "between", "decisions", "difference", "reaches"]
+__all__ = ["Recording", "between", "decisions", "difference", "reaches", "set_with_defined"]
+
+
+cdef object with_defined = None     # replaces launches by kernels of defined primitives
+
+
+def set_with_defined(function):
+    """Install what finds defined primitives among launches; None: nothing does."""
+    global with_defined
+    with_defined = function
 
 
 cdef class Recording:
@@ -59,6 +68,8 @@ cdef class Recording:
                 buffer.kind = BUFFER_RESULT     # each run begins with what the host wrote
         made.results = self.results
         made.launches = simplified(self.launches, self.buffers)
+        if with_defined is not None:
+            made.launches = with_defined(made.launches, self.buffers)
         number_uses(made.launches, self.buffers)
         made.buffers = self.buffers
         made.begins = self.begins

@@ -40,6 +40,7 @@ cdef void set_kernel_events(void (*begin)(pb_event *event, int primitive, int ty
                             void (*end)(pb_event *event) noexcept) noexcept
 cdef void param_int(pb_param *param, int64_t value) noexcept
 cdef void param_float(pb_param *param, double value) noexcept
+cdef int param_fill(pb_param *param, object value, int64_t *room, int left) except -1
 cdef void array_scalar(pb_array *array, int dtype, void *value) noexcept
 cdef void array_fill(pb_array *array, Tensor tensor) noexcept
 cdef int copy_into(Tensor out, Tensor source) except -1

@@ -1,18 +1,23 @@
 # build: small
 """Kernel calls that were recorded, and the memory that they use."""
 
+from math import prod
+
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
-from pullback.abi cimport PB_ARRAY_HOST, PB_PARAM_INTS, pb_array, pb_call, pb_param
-from pullback._c.base.dtype cimport dtype_itemsize, dtype_object
+from pullback.abi cimport (
+    PB_ARRAY_HOST, PB_MAX_NDIM, PB_MAX_OPERANDS, PB_PARAM_FLOAT, PB_PARAM_INTS, pb_array, pb_call,
+    pb_param)
+from pullback._c.base.dtype cimport dtype_itemsize, dtype_object, scalar_read
 from pullback._c.device.storage cimport storage_release
+from pullback._c.dispatch.launch cimport param_fill
 from pullback._c.graph.tensor cimport device_of
 
 from pullback.ops.table.numbered import NAMES
 
-__all__ = ["Buffer", "Launch"]
+__all__ = ["Buffer", "Launch", "launch_instead"]
 
 cdef list primitive_names = NAMES
 cdef list kinds = ["temporary", "result", "input", "outside", "constant"]
@@ -80,6 +85,34 @@ cdef class Launch:
         return found
 
     @property
+    def settings(self):
+        """What it is called with besides operands: parameters, numbers on the host, flags.
+
+        Numbers and flags are those of operands, outputs first; None is no number.
+        """
+        cdef list params = [], numbers = [], flags = []
+        cdef const pb_param *param
+        cdef pb_array *array
+        cdef int i, k
+        for i in range(self.call.nparam):
+            param = &self.call.param[i]
+            if param.kind == PB_PARAM_INTS:
+                params.append(tuple([param.ints[k] for k in range(param.count)]))
+            else:
+                params.append(param.d if param.kind == PB_PARAM_FLOAT else param.i)
+        for i in range(self.call.nout + self.call.nin):
+            array = &self.arrays[i]
+            flags.append(array.flags)
+            numbers.append(
+                scalar_read(array.data, array.dtype) if array.flags & PB_ARRAY_HOST else None)
+        return params, numbers, flags
+
+    @property
+    def is_plain(self):
+        """False for a decision, random numbers and a step of an optimizer."""
+        return self.expected is None and self.draw < 0 and self.options is None
+
+    @property
     def outputs(self):
         """The number of outputs."""
         return self.call.nout
@@ -91,6 +124,52 @@ cdef class Launch:
             return f"decide({shown[0]}) is {self.expected}"
         outputs = ", ".join(shown[:self.call.nout])
         return f"{outputs} = {self.primitive}({', '.join(shown[self.call.nout:])})"
+
+
+def launch_instead(Launch root not None, int primitive, int key, list operands, tuple params):
+    """Return a launch of a primitive of programs, in place of one that has the same output.
+
+    ``operands``, the output first: a launch and the number of its operand which is in the same
+    memory, the shape, the strides and the offset of this one.
+    """
+    cdef pb_array arrays[PB_MAX_OPERANDS]
+    cdef pb_array *pointers[PB_MAX_OPERANDS]
+    cdef int64_t dims[PB_MAX_OPERANDS * 8]
+    cdef int64_t room[PB_MAX_NDIM]
+    cdef pb_param values[8]
+    cdef pb_call call = root.call
+    cdef Launch source, made
+    cdef int64_t work = 0
+    cdef int i, d, used = 0, which
+    for i in range(<int>len(operands)):
+        source, which, shape, strides, _ = operands[i]
+        arrays[i] = source.arrays[which]
+        if used + 2 * len(shape) > PB_MAX_OPERANDS * 8:
+            return None
+        arrays[i].ndim = <int>len(shape)
+        arrays[i].shape, arrays[i].strides = dims + used, dims + used + len(shape)
+        for d in range(<int>len(shape)):
+            dims[used + d], dims[used + len(shape) + d] = shape[d], strides[d]
+        used += 2 * <int>len(shape)
+        work += prod(shape)
+        pointers[i] = &arrays[i]
+    used = 0
+    for i in range(<int>len(params)):
+        param_fill(&values[i], params[i], room + used, PB_MAX_NDIM - used)
+        used += values[i].count
+    call.primitive = primitive
+    call.nout = 1
+    call.nin = <int>len(operands) - 1
+    call.nparam = <int>len(params)
+    call.out = &pointers[0]
+    call.in_ = &pointers[1]
+    call.param = values
+    made = launch_of(root.type_id, &call, key, work)
+    for i in range(<int>len(operands)):
+        source, which, _, _, offset = operands[i]
+        made.buffers[i] = source.buffers[which]
+        made.shifts[i] = <int64_t>offset * dtype_itemsize[arrays[i].dtype]
+    return made
 
 
 cdef Launch launch_of(int type_id, pb_call *call, int key, int64_t work, Launch like=None):
