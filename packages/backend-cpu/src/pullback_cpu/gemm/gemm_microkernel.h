@@ -371,7 +371,8 @@ static void PB_OF(pb_multiply)(int64_t m, int64_t n, int64_t k, const PB_NUMBER 
         b_column == 1 && (m <= PB_TILE_ROWS || (k * b_row <= PB_PANEL_SIZE &&
                                                 (m <= 2 * PB_TILE_ROWS || b_row % PB_LANES == 0)));
     int64_t depth = pb_even_part(k, PB_PANEL_SIZE / (in_place ? PB_LANES : most));
-    if (n > most && n <= PB_PANEL_SIZE / k - PB_LANES && (!in_place || n % PB_LANES == 0)) {
+    if (n > most && (n + most - 1) / most * most <= PB_PANEL_SIZE / k &&
+        (!in_place || n % PB_LANES == 0)) {
         if (in_place) {
             PB_OF(pb_multiply_rows)(m, n, k, a, a_row, a_column, b, b_row, most, c, c_row, adds);
             return;

@@ -366,3 +366,18 @@ def test_conjugated_operands(dtype, m, k, n):
         found = pb.bmm(turn_a(left), turn_b(right)).numpy()
         expected = reference_a(left.numpy()) @ reference_b(right.numpy())
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_second_factors_that_just_fit_on_the_stack(dtype, transposed):
+    """Columns are copied to the stack in whole vectors: 8192 elements are room for so many."""
+    kind = np.dtype("f4" if dtype == "f32" else "f8")
+    for n in (9, 15, 17, 31, 33, 47, 49, 63, 65, 97, 129, 257):
+        for k in {8192 // (n + more) - less for more in (0, 7, 15, 31, 63) for less in (-1, 0, 1)}:
+            for m in (1, 3, 17, 40):
+                a = np.ones((1, m, k), kind)
+                b = np.ones((1, n, k) if transposed else (1, k, n), kind)
+                out = np.zeros((1, m, n), kind)
+                run_kernel("bmm", out, [a, b.transpose(0, 2, 1) if transposed else b])
+                assert (out == k).all()
