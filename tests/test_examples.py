@@ -14,12 +14,6 @@ PARTED = ("pipeline", "tensor_parallel")  # char_transformer on several processe
 LAST_LINE = re.compile(r"[a-z ]+ (-?[\d.]+)(?: nat)? \(required: at (most|least) (-?[\d.]+)\)")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def fonts():
-    """Let matplotlib write its list of fonts: where that takes long, it warns on stderr."""
-    import matplotlib.font_manager  # noqa: F401
-
-
 def run_example(name, output, *arguments):
     command = [sys.executable, str(ROOT / "examples" / name / "train.py"), "--output", str(output)]
     return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=600)
