@@ -8,7 +8,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from pullback._c.capture.recording import set_with_defined
 from pullback._c.device.device import install_kernel
 from pullback._c.dispatch.structured import launch_numbered
 from pullback.ops.table.numbered import number_primitive
@@ -18,8 +17,6 @@ __all__ = ["add_kernel", "define_primitive", "explain_operator"]
 _defined: dict[str, Callable[..., Any]] = {}  # decompositions by name
 _masks: dict[tuple[str, str], int] = {}  # by device and name: dtypes that have a kernel
 _examples: dict[str, tuple[Any, ...]] = {}  # of arguments, by name
-_patterns: dict[str, dict[str, Any]] = {}  # by device and name
-_searching = threading.local()
 
 
 def define_primitive(
@@ -360,7 +357,8 @@ def add_kernel(device: str, name: str, mask: int, kernel: Callable[..., Any]) ->
 
     import_module("pullback.library").register_kernel(name, device, run)
     if name in _examples:
-        made = import_module("pullback.compiler.patterns").Pattern(
+        patterns = import_module("pullback.compiler.patterns")
+        made = patterns.Pattern(
             name,
             decomposition,
             _examples[name],
@@ -368,21 +366,7 @@ def add_kernel(device: str, name: str, mask: int, kernel: Callable[..., Any]) ->
             number,
             lambda values: _parameters(arguments, values, False),
         )
-        _patterns.setdefault(device, {})[name] = made
-        set_with_defined(_with_defined)
-
-
-def _with_defined(launches: list[Any], buffers: list[Any]) -> list[Any]:
-    """Return a program's launches in which kernels of defined primitives stand for others."""
-    patterns = _patterns.get(launches[0].device.type) if launches else None
-    if not patterns or getattr(_searching, "now", False):
-        return launches
-    _searching.now = True  # patterns are programs, too
-    try:
-        search = import_module("pullback.compiler.patterns").with_patterns
-        return search(launches, buffers, list(patterns.values()))
-    finally:
-        _searching.now = False
+        patterns.search_for(device, made)
 
 
 def _mapped(function: Callable[..., Any], value: Any) -> Any:

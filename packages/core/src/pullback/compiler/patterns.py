@@ -8,13 +8,15 @@ every detail, one launch of the primitive's kernel takes their place.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pullback as pb
+from pullback._c.capture.recording import set_with_defined
 from pullback._c.program.launches import launch_instead
 
-__all__ = ["Pattern", "with_patterns"]
+__all__ = ["Pattern", "search_for"]
 
 MERGED = frozenset(("unary", "binary", "ternary", "reduce"))  # families: dims may be merged
 WRITE = 2  # PB_ARRAY_WRITE of abi.h
@@ -122,12 +124,33 @@ class Found(NamedTuple):
     offset: int
 
 
-def with_patterns(launches: list[Any], buffers: list[Any], patterns: list[Pattern]) -> list[Any]:
-    """Return launches in which kernels of patterns stand for those of their decompositions."""
+_patterns: dict[str, dict[str, Pattern]] = {}  # by type of device and name
+_searching = threading.local()
+
+
+def search_for(device: str, pattern: Pattern) -> None:
+    """Search programs of a type of device for a pattern from now on, in place of its older one."""
+    _patterns.setdefault(device, {})[pattern.name] = pattern
+    set_with_defined(_with_defined)
+
+
+def _with_defined(launches: list[Any], buffers: list[Any]) -> list[Any]:
+    """Return a program's launches in which kernels of patterns stand for others."""
+    patterns = _patterns.get(launches[0].device.type) if launches else None
+    if not patterns or getattr(_searching, "now", False):
+        return launches
+    _searching.now = True  # patterns are programs, too
+    try:
+        return _with_patterns(launches, buffers, list(patterns.values()))
+    finally:
+        _searching.now = False
+
+
+def _with_patterns(launches: list[Any], buffers: list[Any], patterns: list[Pattern]) -> list[Any]:
+    device = launches[0].device
+    if any(launch.device != device for launch in launches):
+        return launches
     for pattern in patterns:
-        device = launches[0].device if launches else None
-        if device is None or any(launch.device != device for launch in launches):
-            return launches
         template = _trace(pattern, pattern.example, device)
         if template is None:
             continue
@@ -335,16 +358,10 @@ def _is_same(
             moved = 0 if one[0] is None or (is_last and i == 0) else begins.get((launch, i), 0)
             if one[0] is not None and not (is_last and i == 0) and one[4] + moved != two[4]:
                 return False
-        merged = exact.launches[step].primitive in _mergeable()
+        merged = exact.launches[step].family in MERGED
         if _layouts(mine, merged) != _layouts(theirs, merged):
             return False
     return True
-
-
-def _mergeable() -> set[str]:
-    from pullback.ops.table.primitives import PRIMITIVES
-
-    return {name for name, one in PRIMITIVES.items() if one.family in MERGED}
 
 
 def _layouts(operands: list[Any], merged: bool) -> list[Any]:

@@ -16,6 +16,7 @@ from pullback._c.dispatch.launch cimport param_fill
 from pullback._c.graph.tensor cimport device_of
 
 from pullback.ops.table.numbered import NAMES
+from pullback.ops.table.primitives import PRIMITIVES
 
 __all__ = ["Buffer", "Launch", "launch_instead"]
 
@@ -63,6 +64,12 @@ cdef class Launch:
     def primitive(self):
         """The name of the primitive; of a decision "decide"."""
         return "decide" if self.call.primitive < 0 else primitive_names[self.call.primitive]
+
+    @property
+    def family(self):
+        """What kind of primitive it is, of ops/table/primitives.py; of others an empty string."""
+        known = PRIMITIVES.get(self.primitive)
+        return "" if known is None else known.family
 
     @property
     def device(self):
