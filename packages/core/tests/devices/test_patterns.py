@@ -75,7 +75,8 @@ def patterned():
     def register(table):
         LIBRARY.register(table)
         for one in SCHEMAS:
-            table.add(f"tests_patterns::{one.__name__}", masks.F32, kernel_of(one))
+            mask = masks.F32 if one is shared else masks.F32 | masks.F64
+            table.add(f"tests_patterns::{one.__name__}", mask, kernel_of(one))
 
     return load("patterned", LIBRARY, register)
 
@@ -187,10 +188,16 @@ def test_a_result_that_is_changed_or_written_over():
 
 
 def test_other_dtypes_and_devices_keep_the_decomposition():
-    weight = draw(4, dtype=pb.float64)
-    assert replayed(lambda x: normed(x, weight, 1e-5), draw(3, 4, dtype=pb.float64)) == []
+    y = draw(3, 4, dtype=pb.float64)
+    assert replayed(lambda x: shared(x, y).exp(), draw(3, 4, dtype=pb.float64)) == []
     other = pb.randn(4)
     assert replayed(lambda x: normed(x, other, 1e-5), pb.randn(3, 4)) == []
+
+
+def test_the_dtype_is_that_of_the_program():
+    weight = draw(4, dtype=pb.float64)
+    calls = replayed(lambda x: normed(x, weight, 1e-9).exp(), draw(3, 4, dtype=pb.float64))
+    assert calls == [("normed", ((3, 4), (4,)), 1e-9)]
 
 
 LAYOUTS = {

@@ -105,7 +105,7 @@ class Graph:
             return False
         pairs = zip(self.operands[step], other.operands[launch])
         return len(self.operands[step]) == len(other.operands[launch]) and all(
-            (one[0] is None) == (two[0] is None) and one[1] == two[1] for one, two in pairs
+            (one[0] is None) == (two[0] is None) for one, two in pairs
         )
 
     def _place(self, launch: int, operand: int, writer: int) -> int:
@@ -122,6 +122,7 @@ class Found(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
+    dtype: Any
 
 
 _patterns: dict[str, dict[str, Pattern]] = {}  # by type of device and name
@@ -169,7 +170,7 @@ class Trace(NamedTuple):
 
     graph: Graph
     arguments: tuple[Any, ...]
-    result: tuple[tuple[int, ...], Any]
+    result: tuple[int, ...]
 
     def tensors(self) -> list[Any]:
         """Return the arguments that are tensors, in the order of the program's inputs."""
@@ -202,7 +203,7 @@ def _trace(pattern: Pattern, arguments: tuple[Any, ...], device: Any) -> Trace |
     kept = [one.number for one in program.buffers if one.kind_name == "result"]
     if kept != [last[0]] or last[4] or any(not one.is_plain for one in program.launches):
         return None
-    return Trace(graph, given, (tuple(result.shape), result.dtype))
+    return Trace(graph, given, tuple(result.shape))
 
 
 def _replaced(pattern: Pattern, template: Trace, graph: Graph, root: int) -> list[Any] | None:
@@ -217,12 +218,10 @@ def _replaced(pattern: Pattern, template: Trace, graph: Graph, root: int) -> lis
         if place is None:
             return None
         places.append(place)
-    if not _is_alone(graph, set(found.values()), root, inputs):
-        return None
     device = graph.launches[root].device
     left = iter(places)
     arguments = tuple(
-        _empty(next(left), one.dtype, device)
+        _empty(next(left), device)
         if isinstance(one, pb.Tensor)
         else _number(one, template.graph, graph, found)
         for one in template.arguments
@@ -233,9 +232,12 @@ def _replaced(pattern: Pattern, template: Trace, graph: Graph, root: int) -> lis
     again = exact.graph.pairs(graph, root)
     if again is None or not _is_same(exact.graph, graph, again, places):
         return None
-    shape, _ = exact.result
+    gone = set(again[0].values())
+    if not _is_alone(graph, gone, root, again[1]):
+        return None
+    shape = exact.result
     out = (graph.launches[root], 0, shape, _row_major(shape), graph.operands[root][0][4])
-    ins = [(graph.launches[one.launch], one.operand, *one[2:]) for one in places]
+    ins = [(graph.launches[one.launch], *one[1:5]) for one in places]
     made = launch_instead(
         graph.launches[root],
         pattern.number,
@@ -243,16 +245,11 @@ def _replaced(pattern: Pattern, template: Trace, graph: Graph, root: int) -> lis
         [out, *ins],
         pattern.settle(arguments),
     )
-    gone = set(again[0].values())
-    return (
-        None
-        if made is None
-        else [
-            made if number == root else launch
-            for number, launch in enumerate(graph.launches)
-            if number == root or number not in gone
-        ]
-    )
+    return made and [
+        made if number == root else launch
+        for number, launch in enumerate(graph.launches)
+        if number == root or number not in gone
+    ]
 
 
 def _is_alone(graph: Graph, gone: set[int], root: int, inputs: dict[int, list[Use]]) -> bool:
@@ -296,7 +293,7 @@ def _argument(tensor: Any, pattern: Graph, graph: Graph, uses: list[Use]) -> Fou
                 continue
             order = [seen.index(one) for one in wanted]
             sizes, steps = (tuple(part[d] for d in order) for part in theirs[2:4])
-            return Found(use.launch, use.operand, sizes, steps, theirs[4])
+            return Found(use.launch, use.operand, sizes, steps, theirs[4], theirs[1])
     return None
 
 
@@ -309,16 +306,18 @@ def _number(value: Any, pattern: Graph, graph: Graph, found: dict[int, int]) -> 
         for one, other in zip(mine[0], theirs[0]):
             if one == value and type(one) is type(value):
                 return other
-        for operand, one, other in zip(pattern.operands[step], mine[1], theirs[1]):
-            if one is not None and one == pb.tensor(value, dtype=operand[1]).item():
-                short = operand[1] != pb.float64 and isinstance(other, float)
+        for i, (one, other) in enumerate(zip(mine[1], theirs[1])):
+            dtype, theirs_dtype = pattern.operands[step][i][1], graph.operands[launch][i][1]
+            if one is not None and one == pb.tensor(value, dtype=dtype).item():
+                short = isinstance(other, float) and theirs_dtype != pb.float64
                 return float(f"{other:.7g}") if short else other
     return value
 
 
-def _empty(place: Found, dtype: Any, device: Any) -> Any:
+def _empty(place: Found, device: Any) -> Any:
     """Return a tensor with the layout of an argument, for a decomposition to be recorded with."""
-    return pb.empty_strided(place.shape, place.strides, dtype=dtype, device=device).zero_()
+    empty = pb.empty_strided(place.shape, place.strides, dtype=place.dtype, device=device)
+    return empty.zero_()
 
 
 def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -360,6 +359,8 @@ def _is_same(
                 return False
         merged = exact.launches[step].family in MERGED
         if _layouts(mine, merged) != _layouts(theirs, merged):
+            return False
+        if [one[1] for one in mine] != [one[1] for one in theirs]:
             return False
     return True
 
