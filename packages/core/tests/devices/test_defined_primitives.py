@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from pullback._c.device.device import install_kernel
 
 import pullback as pb
 from pullback.backend import define_primitive, masks, registry
@@ -344,3 +345,8 @@ def test_a_kernel_that_fails_in_a_replay(square):
         compiled(x)
     GIVEN["result"] = lambda x: x * 3
     assert compiled(x).tolist() == [6.0] * 3
+
+
+def test_a_number_that_no_table_has():
+    with pytest.raises(RuntimeError, match="at most 512 primitives"):
+        install_kernel("ref", 512, masks.F32, abs)

@@ -299,3 +299,46 @@ def test_a_decomposition_that_does_not_take_its_example(patterned):
     )
     registry.KernelTable("patterned").add("tests_patterns::broken", masks.F32, kernel_of(capped))
     assert replayed(lambda x: capped(x, 2.0), draw(3)) == [("capped", ((3,),), 2.0)]
+
+
+def test_a_decomposition_that_raises_anything_is_no_pattern(patterned):
+    from pullback.backend import registry
+
+    def fail(x):
+        return {}[x.shape]
+
+    define_primitive("tests_patterns::failing", "(Tensor x) -> Tensor", fail, example=(X,))
+    registry.KernelTable("patterned").add("tests_patterns::failing", masks.F32, kernel_of(capped))
+    assert replayed(lambda x: x.exp() + 1, draw(3)) == []
+
+
+def test_overlapping_arguments(patterned):
+    def function(x):
+        windows, rows = x.as_strided((2, 2), (1, 1)), x.expand(4, 3)
+        return capped(windows, 2.0), normed(rows, x, 0.25), shared(windows, windows)
+
+    replayed(function, draw(3))
+
+
+def test_a_refused_definition_leaves_the_example(patterned):
+    with pytest.raises(RuntimeError, match="multiple times"):
+        define_primitive(
+            "tests_patterns::capped", "(Tensor x) -> Tensor", abs, example=(pb.ones(2, 7),)
+        )
+    assert replayed(lambda x: capped(x, 2.0), draw(3)) == [("capped", ((3,),), 2.0)]
+
+
+def test_more_operands_than_a_launch_has(patterned):
+    from pullback.backend import registry
+
+    count = 70
+    names = ", ".join(f"Tensor x{n}" for n in range(count))
+    define_primitive(
+        "tests_patterns::added",
+        f"({names}) -> Tensor",
+        lambda *xs: sum(xs).cos(),
+        example=(X,) * count,
+    )
+    registry.KernelTable("patterned").add("tests_patterns::added", masks.F32, kernel_of(shared))
+    given = [draw(2, 3) for _ in range(count)]
+    assert replayed(lambda *xs: sum(xs).cos() * 2, *given) == []

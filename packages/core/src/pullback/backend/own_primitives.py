@@ -84,8 +84,10 @@ def define_primitive(
     if problem is not None:
         raise ValueError(f"define_primitive(): the schema of {name!r} {problem}")
     if example is not None:
-        _examples[name] = _checked_example(name, made, example)
+        example = _checked_example(name, made, example)
     library.define(name, schema)
+    if example is not None:
+        _examples[name] = example
     library.register_kernel(name, None, decomposition)
     library.register_autograd(name, _backward(decomposition), setup_context=_save)
     operator = getattr(import_module("pullback.library.operators").namespace(space), short).default
@@ -326,9 +328,9 @@ def add_kernel(device: str, name: str, mask: int, kernel: Callable[..., Any]) ->
             f"backend {device!r}: the kernel of {name!r} must be callable, got "
             f"{type(kernel).__name__}"
         )
-    served = _masks[device, name] = _masks.get((device, name), 0) | mask
     number = number_primitive(name, ["form", *(f"number{n}" for n in range(NUMBERS))])
     install_kernel(device, number, mask, _arranged(kernel))
+    served = _masks[device, name] = _masks.get((device, name), 0) | mask
     operators, decomposition = import_module("pullback.library.operators"), _defined[name]
     arguments = operators.find(name)._schema.arguments
 

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy
+
 import pullback as pb
 from pullback._c.capture.recording import set_with_defined
 from pullback._c.program.launches import launch_instead
@@ -191,8 +193,8 @@ def _trace(pattern: Pattern, arguments: tuple[Any, ...], device: Any) -> Trace |
     try:
         with pb.no_grad(), pb.random.fork_rng(devices=()):
             result = compiled(*(one for one in given if isinstance(one, pb.Tensor)))
-    except (RuntimeError, TypeError, ValueError, IndexError):
-        return None  # it does not take such arguments
+    except Exception:  # it does not take such arguments: the program stays as it is
+        return None
     if not isinstance(result, pb.Tensor) or not result.is_contiguous() or not result.numel():
         return None
     program = compiled.entries[0].program if compiled.entries else None  # another thread records
@@ -310,14 +312,15 @@ def _number(value: Any, pattern: Graph, graph: Graph, found: dict[int, int]) -> 
             dtype, theirs_dtype = pattern.operands[step][i][1], graph.operands[launch][i][1]
             if one is not None and one == pb.tensor(value, dtype=dtype).item():
                 short = isinstance(other, float) and theirs_dtype != pb.float64
-                return float(f"{other:.7g}") if short else other
+                return float(str(numpy.float32(other))) if short else other  # the fewest digits
     return value
 
 
 def _empty(place: Found, device: Any) -> Any:
     """Return a tensor with the layout of an argument, for a decomposition to be recorded with."""
-    empty = pb.empty_strided(place.shape, place.strides, dtype=place.dtype, device=device)
-    return empty.zero_()
+    extent = 1 + sum((size - 1) * step for size, step in zip(place.shape, place.strides))
+    room = pb.zeros(extent, dtype=place.dtype, device=device)
+    return room.as_strided(place.shape, place.strides)
 
 
 def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:

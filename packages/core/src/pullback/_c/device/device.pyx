@@ -140,6 +140,8 @@ def install_kernel(str name, int primitive, unsigned int mask, kernel, bint conj
     cdef pb_kernel pointer = NULL
     cdef pb_entry *entry
     cdef int code
+    if not 0 <= primitive < MAX_PRIMITIVES:
+        raise RuntimeError(f"backend {name!r}: there can be at most {MAX_PRIMITIVES} primitives")
     if PyCapsule_IsValid(kernel, PB_KERNEL_CAPSULE):
         pointer = <pb_kernel>PyCapsule_GetPointer(kernel, PB_KERNEL_CAPSULE)
     elif type(kernel).__name__ == "PyCapsule":

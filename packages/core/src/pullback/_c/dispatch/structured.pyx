@@ -19,7 +19,7 @@ from pullback._c.dispatch.operands cimport (
 from pullback._c.graph.op cimport Op, forward_register
 from pullback._c.dispatch.launch cimport copy_into, launch, primitive_id
 from pullback._c.base.layout cimport (
-    layout_contiguous, layout_new, layout_parse, layout_same_strides)
+    layout_contiguous, layout_new, layout_parse, layout_release, layout_same_strides)
 from pullback._c.graph.tensor cimport Tensor, same_device, tensor_new
 from pullback._c.base.types cimport LAYOUT_CONTIGUOUS, layout_shape, layout_strides, pb_layout
 from pullback._c.dispatch.fallback import KernelMissing
@@ -48,15 +48,17 @@ cdef pb_layout *layout_in_order(int order, int ndim, const int64_t *dims) except
 
 cdef Tensor as_operand(Tensor tensor, int order):
     """Return a dense tensor in an order of dims, with 16-bit floats cast to float32."""
+    cdef pb_layout *layout
     cdef Tensor out
     if tensor.dtype == PB_F16 or tensor.dtype == PB_BF16:
         tensor = cast_tensor(tensor, PB_F32)
     if order == ROWS_FIRST:
         return tensor if tensor.layout.flags & LAYOUT_CONTIGUOUS else contiguous_copy(tensor)
-    out = tensor_new(layout_in_order(order, tensor.layout.ndim, layout_shape(tensor.layout)),
-                     tensor.dtype, tensor.storage.device_type, tensor.storage.device_index)
-    if layout_same_strides(tensor.layout, out.layout):
+    layout = layout_in_order(order, tensor.layout.ndim, layout_shape(tensor.layout))
+    if layout_same_strides(tensor.layout, layout):
+        layout_release(layout)
         return tensor
+    out = tensor_new(layout, tensor.dtype, tensor.storage.device_type, tensor.storage.device_index)
     copy_into(out, tensor)
     return out
 

@@ -134,7 +134,8 @@ cdef class Launch:
 
 
 def launch_instead(Launch root not None, int primitive, int key, list operands, tuple params):
-    """Return a launch of a primitive of programs, in place of one that has the same output.
+    """Return a launch of a primitive of programs, in place of one that has the same output; None
+    if there are too many operands.
 
     ``operands``, the output first: a launch and the number of its operand which is in the same
     memory, the shape, the strides and the offset of this one.
@@ -148,6 +149,8 @@ def launch_instead(Launch root not None, int primitive, int key, list operands, 
     cdef Launch source, made
     cdef int64_t work = 0
     cdef int i, d, used = 0, which
+    if len(operands) > PB_MAX_OPERANDS:
+        return None
     for i in range(<int>len(operands)):
         source, which, shape, strides, _ = operands[i]
         arrays[i] = source.arrays[which]

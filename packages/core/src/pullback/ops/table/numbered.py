@@ -15,20 +15,14 @@ NAMES: list[str] = list(PRIMITIVES)
 PARAMS: list[list[str]] = [
     [param.partition(":")[0] for param in one.params] for one in PRIMITIVES.values()
 ]
-MOST = 512  # MAX_PRIMITIVES of _c/device/device.pxd
 _adding = threading.Lock()
 
 
 def number_primitive(name: str, params: list[str]) -> int:
-    """Give a primitive that a program defines the next number; the same for the same name.
-
-    Raises: RuntimeError if there are too many.
-    """
+    """Give a primitive that a program defines the next number; the same for the same name."""
     with _adding:
         if name in NAMES:
             return NAMES.index(name)
-        if len(NAMES) == MOST:
-            raise RuntimeError(f"{name!r} is one more than the {MOST} primitives that can be")
         PARAMS.append(params)
         NAMES.append(name)
         return len(NAMES) - 1
