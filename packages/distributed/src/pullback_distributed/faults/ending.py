@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import os
 import sys
 import threading
 import time
@@ -11,7 +10,6 @@ import traceback
 from typing import NoReturn
 
 from pullback_distributed import mpi as MPI
-from pullback_distributed.abilities import missing_threads
 
 DRAIN = 0.5  # seconds that mpiexec gets to read what was printed: it stops at once when told to
 LAST = 5.0  # seconds after which the process ends itself if MPI does not
@@ -59,7 +57,6 @@ def end_job(rank: int, text: str, status: int) -> NoReturn:
     except (OSError, RuntimeError):
         pass
     time.sleep(DRAIN)
-    if missing_threads() and threading.current_thread() is not threading.main_thread():
-        os._exit(status & 255 or 1)  # on which mpiexec ends the others
+    # From whatever thread: mpiexec may miss that a process has left without a word to MPI.
     MPI.COMM_WORLD.Abort(status & 255 or 1)
     raise SystemExit(status & 255 or 1)
