@@ -1,6 +1,7 @@
 """What every entry of the op table must have."""
 
 import inspect
+from functools import partial
 
 import pytest
 
@@ -132,6 +133,20 @@ def test_functions_of_objects_are_called_without_the_object():
         assert layer.product(x, weight=x).item() == 2
         assert layer.same(x, x)
     assert pb.Tensor.tanh is pb.tanh and x.tanh.__self__ is x
+
+
+class Sub(pb.Tensor):
+    pass
+
+
+@pytest.mark.parametrize("owner", [pb.Tensor, Sub, pb.nn.Parameter], ids=lambda kind: kind.__name__)
+def test_methods_are_the_same_objects_whenever_they_are_read(owner):
+    for name in filter(partial(hasattr, pb.Tensor), dir(pb.Tensor)):
+        space = {"owner": owner}
+        exec(f"def read(): return owner.{name}", space)
+        once, *others = [space["read"]() for _ in range(50)]  # cached from some read on
+        if type(once) in (type(pb.mul), type(pb.Tensor.item), type(pb.Tensor.shape)):
+            assert all(other is once for other in others), name
 
 
 def test_every_primitive_is_that_of_an_entry():

@@ -43,7 +43,8 @@ def require_bool(str function not None, str argument not None, value):
 
 def is_of_package(frame not None):
     """Return True for a frame of this package's code."""
-    return (frame.f_globals.get("__name__") or "").partition(".")[0] == "pullback"
+    name = frame.f_globals.get("__name__")
+    return isinstance(name, str) and ((<str>name).startswith("pullback.") or name == "pullback")
 
 
 def user_frame():
@@ -59,7 +60,6 @@ def user_frame():
 
 def publish(*kinds):
     """Give compiled classes their public module, for errors, ``repr`` and pickles."""
-    cdef type kind
     for kind in kinds:
         name = f"pullback.{kind.__name__}".encode()
         published.append(name)          # the class has but a pointer

@@ -41,6 +41,18 @@ from pullback._c.base.vectorcall cimport (
 
 from types import MethodType
 
+cdef extern from *:
+    """
+    static PyObject *pb_class_attribute(PyObject *type, PyObject *name) {
+        return PyType_Type.tp_getattro(type, name);
+    }
+    static inline void pb_set_metaclass(PyTypeObject *type, PyTypeObject *metaclass) {
+        metaclass->tp_getattro = pb_class_attribute;
+        Py_SET_TYPE(type, metaclass);
+    }
+    """
+    void set_metaclass "pb_set_metaclass"(PyTypeObject *type, PyTypeObject *metaclass)
+
 cdef pb_globals *process = globals_()
 cdef bint *as_method = call_as_method()     # of the last call
 
@@ -535,6 +547,16 @@ cdef class OpMethod:
         return f"<method {self.op.__name__} of 'pullback.Tensor' objects>"
 
 
+cdef class TensorMeta(type):
+    """The class of the class Tensor and of its subclasses, as torch has one.
+
+    From Python 3.12 on, attributes of classes whose class is ``type`` are read from a cache, which
+    takes what is in the class's dict for what ``__get__`` returns: ``Tensor.mul`` would be the op
+    in the first calls of a function, and the OpMethod in all others.
+    """
+
+
+set_metaclass(<PyTypeObject *>Tensor, <PyTypeObject *>TensorMeta)
 cdef OpMethod probe = OpMethod.__new__(OpMethod)
 pb_make_callable(<PyTypeObject *>OpMethod,
                  <Py_ssize_t>(<char *>&probe.vectorcall - <char *><PyObject *>probe),
