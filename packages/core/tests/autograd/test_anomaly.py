@@ -1,6 +1,7 @@
 """Anomaly detection: stacks of forward calls, ancestors of a failing node, NaN, in-place errors."""
 
 import re
+import traceback
 import warnings
 
 import pytest
@@ -100,6 +101,38 @@ def test_node_keeps_the_stack_of_its_forward_call(anomaly, make):
     assert list(metadata) == ["traceback_"]
     last = metadata["traceback_"][-1]
     assert "test_anomaly.py" in last
+
+
+def test_kept_stack_is_that_of_format_stack(anomaly):
+    def made_here():
+        return pb.ones(2, requires_grad=True) * 2, traceback.format_stack()
+
+    y, expected = made_here()
+    kept = y.grad_fn.metadata["traceback_"]
+    for text, other in zip(kept, expected):
+        assert text.splitlines()[0] == other.splitlines()[0]
+        assert text.splitlines()[1:] == other.splitlines()[1:2]  # without the marks below
+    assert len(kept) == len(expected) and kept[-2:] == list(kept)[-2:]
+    assert str(kept) == kept[-1].splitlines()[0].strip()
+    with pytest.raises(IndexError):
+        kept[len(kept)]
+    with pytest.raises(TypeError, match="cannot create 'Stack' instances"):
+        type(kept)()
+
+
+def test_source_of_a_module_that_is_gone_is_found(anomaly):
+    class Loader:
+        def get_source(self, name):
+            return "def double(x):\n    return x * 2  # of a module without a file\n"
+
+    names = {"__name__": "gone", "__loader__": Loader()}
+    exec(compile(Loader().get_source("gone"), "/not/there/gone.py", "exec"), names)
+    y = names["double"](pb.ones(2, requires_grad=True))
+    del names
+    assert y.grad_fn.metadata["traceback_"][-1] == (
+        '  File "/not/there/gone.py", line 2, in double\n'
+        "    return x * 2  # of a module without a file\n"
+    )
 
 
 def test_written_view_and_its_base_keep_it(anomaly):

@@ -3,6 +3,7 @@
 import threading
 import warnings
 import weakref
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -79,6 +80,52 @@ def test_results_are_not_checked_outside():
         with set_detect_anomaly(True), pytest.raises(RuntimeError, match=r"^div\(\) made nan"):
             set_detect_anomaly(True, check_forward=True).__enter__()
             pb.zeros(2) / 0
+
+
+LAYOUTS = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.t(),
+    "every second": lambda x: x[:, ::2],
+    "expanded": lambda x: x[:1].expand(3, -1),
+    "part of one": lambda x: x[1:, 1:],
+}
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    dtype=st.sampled_from("float16 bfloat16 float32 float64 complex64 complex128".split()),
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    shape=st.sampled_from([(2, 3), (7, 5), (70, 60)]),
+    value=st.sampled_from([float("nan"), float("inf"), -float("inf"), 6e4, 0.0]),
+    imaginary=st.booleans(),
+    data=st.data(),
+)
+def test_an_element_anywhere_is_found(dtype, layout, shape, value, imaginary, data):
+    x = pb.ones(shape, dtype=getattr(pb, dtype))
+    at = data.draw(st.integers(0, shape[0] - 1)), data.draw(st.integers(0, shape[1] - 1))
+    if imaginary and x.is_complex():
+        pb.view_as_real(x)[(*at, 1)] = value
+    else:
+        x[at] = value
+    x = LAYOUTS[layout](x)
+    finite = np.isfinite(x.to(pb.complex128).numpy()).all()
+    with set_detect_anomaly(True, check_inf=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with nullcontext() if finite else pytest.raises(RuntimeError, match="'GivesItselfBackward"):
+            GivesItself.apply(x.requires_grad_()).backward()
+
+
+class GivesItself(pb.autograd.Function):
+    """Its gradient is the operand, whatever that holds, in its layout."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return pb.zeros(())
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.saved_tensors[0].detach()
 
 
 def test_results_of_all_threads_are_checked():

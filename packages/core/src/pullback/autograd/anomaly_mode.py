@@ -5,60 +5,11 @@ from __future__ import annotations
 import warnings
 
 from pullback._c.base import state
-from pullback._c.base.errors import require_bool, user_frame
+from pullback._c.base.errors import require_bool
 from pullback._c.dispatch.observer import observe_results
 from pullback._c.graph import anomaly
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
-
-
-def _source_line():
-    """Return the file and line of the user's running code."""
-    frame = user_frame()
-    if frame is None:
-        return "a thread without Python code"
-    return f'File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}'
-
-
-_shown: dict = {}  # the texts of frames by file, line and function
-
-
-def _stack():
-    """Return the stack of the user's running code as ``traceback.format_stack`` does, but faster.
-
-    That asks the file system of each file whether it has changed.
-    """
-    lines = []
-    frame = user_frame()
-    while frame is not None:
-        key = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
-        lines.append(_shown.get(key) or _show(key, frame.f_globals))
-        frame = frame.f_back
-    lines.reverse()
-    return lines
-
-
-def _show(key, names):
-    """Return the text of a frame, and keep it."""
-    import linecache  # only needed in this mode
-
-    file, number, function = key
-    source = linecache.getline(file, number, names).strip()
-    text = f'  File "{file}", line {number}, in {function}\n'
-    if len(_shown) > 10_000:
-        _shown.clear()
-    _shown[key] = f"{text}    {source}\n" if source else text
-    return _shown[key]
-
-
-def _note_node(node, parent):
-    """Store in a new node's metadata its stack and the node whose backward made it."""
-    metadata = node.metadata
-    if "traceback_" in metadata:
-        return
-    metadata["traceback_"] = _stack()
-    if parent is not None:
-        metadata["parent_"] = parent
 
 
 def _report_failure(node):
@@ -100,7 +51,7 @@ def _check_gradients(node, grads, results):
     nonfinite.check_gradients(node, grads, results)
 
 
-anomaly.set_listeners(_note_node, _source_line, _report_failure, _check_forward, _check_gradients)
+anomaly.set_listeners(_report_failure, _check_forward, _check_gradients)
 
 
 def _checked(name, check_nan, check_inf, check_forward, sample):

@@ -40,7 +40,7 @@ cdef enum:
 
 # Fields that few storages have. An alias has its own version counter over the original's memory.
 ctypedef struct pb_storage_extra:
-    PyObject *written_at        # owned str: source line of the last write, in anomaly mode
+    PyObject *written_at        # owned Stack: where the last write was, in anomaly mode
     PyObject *object            # borrowed Python object, may be NULL
     int64_t capacity            # bytes that were allocated, if the storage was made smaller; else 0
     pb_storage *aliases         # of an original: the first alias

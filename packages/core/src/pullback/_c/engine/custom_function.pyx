@@ -11,7 +11,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pullback.abi cimport PB_EVENT_FUNCTION
-from pullback._c.graph.anomaly cimport note_node
+from pullback._c.graph.anomaly cimport is_sampled, note_node
 from pullback._c.base.dtype cimport dtype_differentiable
 from pullback._c.engine.formula cimport zeros_for
 from pullback._c.base.layout cimport layout_release, layout_retain
@@ -315,7 +315,7 @@ cdef list attach_outputs(FunctionNode ctx, list raw, list inputs):
     if saved:
         wait_to_settle(ctx)
     ctx.to_save = None
-    if process.anomaly:
+    if process.anomaly and is_sampled(node.sequence):
         note_node(node)
     return wrapped
 

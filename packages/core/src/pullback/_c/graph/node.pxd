@@ -8,6 +8,7 @@ from pullback._c.base.types cimport (
 cdef pb_node *node_new(int kind, uint32_t nedges, uint32_t noutputs, uint16_t nsaved) except NULL
 cdef void node_dead(pb_node *node) noexcept
 cdef pb_node_extra *node_extra(pb_node *node) except NULL
+cdef dict node_notes(pb_node *node)
 cdef void node_release_saved(pb_node *node, int flags) noexcept
 cdef void saved_clear(pb_saved *saved) noexcept
 cdef int node_traverse(pb_node *node, visitproc visit, void *arg) noexcept

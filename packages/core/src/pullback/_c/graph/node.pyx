@@ -88,6 +88,16 @@ cdef pb_node_extra *node_extra(pb_node *node) except NULL:
     return node.extra
 
 
+cdef dict node_notes(pb_node *node):
+    """Return the dict of a node's ``metadata``."""
+    cdef pb_node_extra *extra = node_extra(node)
+    if extra.metadata == NULL:
+        notes = {}
+        Py_INCREF(notes)
+        extra.metadata = <PyObject *>notes
+    return <dict>extra.metadata
+
+
 cdef uint32_t node_gradient_count(pb_node *node) noexcept:
     """Return the number of gradients that hooks receive; trailing outputs may have none."""
     cdef uint32_t count = node.noutputs

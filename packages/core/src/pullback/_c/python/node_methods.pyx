@@ -16,7 +16,8 @@ from pullback._c.graph.op cimport Op
 from pullback._c.base.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
 from pullback._c.device.storage cimport storage_original, storage_retain
 from pullback._c.graph.node cimport (
-    Node, node_extra, node_gradient_count, node_name, node_object, node_of, saved_clear)
+    Node, node_extra, node_gradient_count, node_name, node_notes, node_object, node_of,
+    saved_clear)
 from pullback._c.graph.record cimport SliceWrite
 from pullback._c.graph.saved cimport KeptTuple, node_check_alive, pack_into, saved_unpack
 from pullback._c.base.state cimport thread_state
@@ -107,12 +108,7 @@ def node_metadata(Node self not None):
     if self.node == NULL:
         raise AttributeError(f"'{type(self).__name__}' object has no attribute 'metadata' before "
                              f"forward has ended")
-    node_extra(self.node)
-    if self.node.extra.metadata == NULL:
-        table = {}
-        Py_INCREF(table)
-        self.node.extra.metadata = <PyObject *>table
-    return <object>self.node.extra.metadata
+    return node_notes(self.node)
 
 
 def node_sequence(Node self not None):
