@@ -61,6 +61,8 @@ def user_frame():
 def publish(*kinds):
     """Give compiled classes their public module, for errors, ``repr`` and pickles."""
     for kind in kinds:
+        if not isinstance(kind, type):
+            raise TypeError(f"publish(): expected classes, got {type(kind).__name__}")
         name = f"pullback.{kind.__name__}".encode()
         published.append(name)          # the class has but a pointer
         (<PyTypeObject *>kind).tp_name = name
