@@ -87,7 +87,7 @@ ALLOWED = {
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
             *("ops", "backend", "autograd", "func", "."),
         },
-        "library": {"_help", "autograd", "backend", "."},
+        "library": {"_help", "autograd", "backend", "utils", "."},
         "sparse": {"_help", "_c/engine", "."},
         "storage": {
             *("_help", "_c/base", "_c/device", "_c/interop", "multiprocessing", "ops/rules", "."),

@@ -600,7 +600,24 @@ def test_instances_are_freed():
 
 
 def test_numpy_functions_still_take_subclasses():
-    assert np.asarray(pb.ones(2).as_subclass(Plain)).tolist() == [1, 1]
+    plain, logged = pb.ones(2).as_subclass(Plain), pb.ones(2).as_subclass(Logged)
+    assert np.asarray(plain).tolist() == np.asarray(logged).tolist() == [1, 1]
+    assert memoryview(plain).tolist() == [1, 1]
+
+
+def test_an_override_gives_the_array_that_numpy_gets():
+    class Doubled(pb.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            with overrides.DisableTorchFunctionSubclass():
+                if func.__name__ == "__get__":
+                    raise AttributeError(func.__self__.__name__)
+                return func(2 * args[0], *args[1:])
+
+    doubled = pb.ones(2).as_subclass(Doubled)
+    assert np.asarray(doubled).tolist() == np.add(doubled, 0).tolist() == [2, 2]
+    with pytest.raises(BufferError, match=r"^Doubled overrides calls: use Tensor.numpy\(\)$"):
+        memoryview(doubled)
 
 
 @pytest.mark.parametrize("name", ["uniform_", "normal_", "constant_", "kaiming_uniform_"])

@@ -39,6 +39,7 @@ __all__ = [
     "current_device",
     "current_stream",
     "define_primitive",
+    "define_storage_dtype",
     "detach_observer",
     "device_count",
     "device_types",
@@ -69,6 +70,8 @@ def __getattr__(name):
         return getattr(hookspecs, name)
     if name == "define_primitive":  # few plugins define one
         return importlib.import_module("pullback.backend.own_primitives").define_primitive
+    if name == "define_storage_dtype":
+        return importlib.import_module("pullback.library.storage_dtypes").define_storage_dtype
     if name == "observe_module_calls":  # the first module loads what it needs
         from pullback._c.python.module_base import observe_module_calls
 

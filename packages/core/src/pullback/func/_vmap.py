@@ -142,9 +142,7 @@ def _run(
     level = levels.enter_level(size, randomness)
     try:
         inside = [
-            value
-            if dim is None
-            else batching.make_batched(value.movedim(dim, 0) if dim else value, level)
+            value if dim is None else batching.make_batched(_dim_first(value, dim), level)
             for dim, value in zip(dims, values)
         ]
         with Transformed():
@@ -152,6 +150,11 @@ def _run(
         return _unwrap(name, outputs, out_dims, size, level)
     finally:
         levels.exit_level(level)
+
+
+def _dim_first(value: pb.Tensor, dim: int) -> pb.Tensor:
+    """Return a tensor with a dim moved to the front; of a subclass what its override makes."""
+    return value.movedim(dim, 0) if dim or type(value) is not pb.Tensor else value
 
 
 def _unwrap(name: str, outputs: Any, out_dims: Any, size: int, level: int) -> Any:

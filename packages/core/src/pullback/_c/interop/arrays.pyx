@@ -23,6 +23,7 @@ from pullback._c.base.dtype import ALL
 from pullback._c.base.interrupts cimport copy_polled
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_extent, layout_new, layout_parse, layout_release, layout_retain)
+from pullback._c.graph.overrides cimport is_overriding
 from pullback._c.graph.record cimport tensor_needs_grad
 from pullback._c.device.storage cimport (
     storage_end_export, storage_export, storage_extra, storage_foreign, storage_original,
@@ -231,6 +232,9 @@ cdef int get_buffer(object exporter, Py_buffer *view, int flags) except -1:
     if not device_types()[self.storage.device_type].host:
         raise BufferError(f"the memory of {tensor_device(self)} is not the host's: use "
                           f"Tensor.cpu() first")
+    if is_overriding(exporter) and (<object>type(exporter).__torch_function__.__func__
+                                    is not Tensor.__torch_function__.__func__):
+        raise BufferError(f"{type(exporter).__name__} overrides calls: use Tensor.numpy()")
     if tensor_needs_grad(self):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     check_not_lazy(self)
