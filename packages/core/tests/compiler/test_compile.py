@@ -253,6 +253,20 @@ def test_results_without_memory_are_new():
     assert results[1] is not results[2]
 
 
+def test_empty_results_with_a_history_are_new():
+    w = pb.ones(3, requires_grad=True)
+    compiled = pb.compile(lambda x: (x[:, :0] * w[:0], (x * w).sum()))
+    kept = []
+    for _ in range(4):
+        empty, total = compiled(pb.ones(2, 3))
+        assert empty.shape == (2, 0) and not any(empty is one for one in kept)
+        kept.append(empty)
+        w.grad = None
+        (empty.sum() + total).backward()
+        assert w.grad.tolist() == [2, 2, 2]
+    assert kept[-1].grad_fn.name() == total.grad_fn.name() == "CompiledFunctionBackward"
+
+
 def test_outer_memory_that_was_freed_is_not_used():
     held = [pb.ones(3)]
     compiled = pb.compile(lambda x: x + held[0])

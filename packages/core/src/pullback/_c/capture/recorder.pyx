@@ -434,7 +434,8 @@ cdef class Recorder:
                 argument.offset = number
                 recording.results.append(argument)
                 continue
-            if tensor.storage.data == NULL and not tensor_requires_grad(tensor):
+            if tensor.storage.data == NULL and (not tensor_requires_grad(tensor) or (
+                    tensor.node != NULL and <int64_t>tensor.node.sequence >= self.sequence)):
                 recording.results.append(result_of(tensor, -2))
                 continue
             if buffer is None or buffer.kind == BUFFER_OUTER and (
