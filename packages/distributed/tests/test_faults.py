@@ -20,7 +20,19 @@ LIMIT = 10  # seconds in which a job must end after a fault
 
 
 def run_ranks(program, how, count=2, **environment):
-    """Run a program of ``programs/faults``; return its exit status and stderr."""
+    """Run a program of ``programs/faults``; return its exit status and stderr.
+
+    Once more if it does not end: MPICH's mpiexec misses about one in a thousand processes that end
+    without MPI_Finalize and MPI_Abort, and waits for the others.
+    """
+    try:
+        return run_once(program, how, count, **environment)
+    except subprocess.TimeoutExpired as late:
+        print(f"again, since {late}: {late.stderr!r}")
+        return run_once(program, how, count, **environment)
+
+
+def run_once(program, how, count, **environment):
     mpiexec = shutil.which("mpiexec", path=Path(sys.executable).parent) or shutil.which("mpiexec")
     if mpiexec is None:
         pytest.skip("no mpiexec")

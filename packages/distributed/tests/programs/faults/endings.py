@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 
 import pullback as pb
 import pullback_distributed as dist
@@ -53,7 +54,9 @@ def main(how):
         for _ in range(1100):  # MPICH has 2048 communicators
             dist.destroy_process_group(dist.new_group([0, 1]))
         dist.destroy_process_group()
-        child = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # there are threads: MPICH's
+            child = os.fork()
         if child == 0:
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
