@@ -1,5 +1,6 @@
 """Subclasses of Tensor and ``__torch_function__``: received calls, classes of results."""
 
+import abc
 import copy
 import operator
 import pickle
@@ -586,6 +587,29 @@ def test_every_overridable_function_of_one_tensor_is_received():
         if not received:
             missed.append(entry.name)
     assert missed == []
+
+
+# ---- classes -------------------------------------------------------------------------------------
+
+
+def test_metaclasses_may_stand_before_or_after_that_of_tensor():
+    class Abstract(abc.ABCMeta, type(pb.Tensor)):
+        pass
+
+    class Own(type(pb.Tensor)):
+        def __new__(cls, name, bases, namespace):
+            return type.__new__(cls, name, bases, {**namespace, "made_by": cls})
+
+    class First(pb.Tensor, metaclass=Abstract):
+        pass
+
+    class Second(pb.Tensor, metaclass=Own):
+        pass
+
+    assert Second.made_by is Own and isinstance(pb.ones(2).as_subclass(First), First)
+    assert type(type("Third", (pb.Tensor,), {})) is type(pb.Tensor)
+    with pytest.raises(TypeError, match="metaclass conflict"):
+        abc.ABCMeta("Fourth", (pb.Tensor,), {})
 
 
 # ---- memory --------------------------------------------------------------------------------------

@@ -46,12 +46,17 @@ cdef extern from *:
     static PyObject *pb_class_attribute(PyObject *type, PyObject *name) {
         return PyType_Type.tp_getattro(type, name);
     }
-    static inline void pb_set_metaclass(PyTypeObject *type, PyTypeObject *metaclass) {
+    /* Makes classes as `type` does, also where another metaclass calls it: without a __new__. */
+    static inline int pb_set_metaclass(PyTypeObject *type, PyTypeObject *metaclass) {
         metaclass->tp_getattro = pb_class_attribute;
+        metaclass->tp_new = PyType_Type.tp_new;
         Py_SET_TYPE(type, metaclass);
+        if (PyDict_DelItemString(metaclass->tp_dict, "__new__") < 0) PyErr_Clear();
+        PyType_Modified(metaclass);
+        return 0;
     }
     """
-    void set_metaclass "pb_set_metaclass"(PyTypeObject *type, PyTypeObject *metaclass)
+    int set_metaclass "pb_set_metaclass"(PyTypeObject *type, PyTypeObject *metaclass) except -1
 
 cdef pb_globals *process = globals_()
 cdef bint *as_method = call_as_method()     # of the last call
