@@ -181,6 +181,38 @@ def test_second_derivatives_and_transforms(rows, x):
     assert compiled(stored).equal(cube(values)) and compiled(stored * 2).equal(cube(values * 2))
 
 
+def test_gradients_of_and_from_stored_tensors(rows, x):
+    stored = rows.store(x).requires_grad_()
+    assert pb.autograd.grad((stored * 2).sum(), stored)[0].equal(pb.full((4, 6), 2.0))
+    assert pb.autograd.grad((stored * 2).sum(), [stored])[0].equal(pb.full((4, 6), 2.0))
+    leaf = pb.ones(4, 6, requires_grad=True)
+    (leaf * 2).backward(rows.store(x))
+    assert leaf.grad.equal(2 * rows.load(rows.store(x)))
+    assert pb.autograd.grad(leaf * 2, leaf, rows.store(x))[0].equal(leaf.grad)
+    weight = pb.nn.Parameter(rows.store(x))
+    compiled = pb.compile(lambda v: (v * weight).sum())
+    for _ in range(3):
+        weight.grad = None
+        compiled(pb.ones(4, 6)).backward()
+        assert weight.grad.equal(pb.ones(4, 6))
+
+
+def test_inference_mode(rows, x):
+    before = rows.store(x)
+    with pb.inference_mode():
+        inside = rows.store(x)
+        inside.mul_(2)
+        before.mul_(2)
+        assert (inside + 0).equal(before + 0) and inside.clone().equal(inside)
+    np.testing.assert_allclose(before.numpy(), rows_by_numpy(2 * rows_by_numpy(x.numpy())), 1e-6)
+
+
+def test_unary_plus_and_formats_of_memory(rows):
+    stored = rows.store(pb.ones(1, 2, 2, 2))
+    assert (+stored).equal(pb.ones(1, 2, 2, 2))
+    assert type(stored.to(memory_format=pb.channels_last)) is StoredTensor
+
+
 # ---- what is written -----------------------------------------------------------------------------
 
 WRITES = [
@@ -270,6 +302,49 @@ def test_every_code_comes_back(nibbles, numbers):
     stored = nibbles.store(pb.tensor(numbers).reshape(4, 2))
     assert stored.reshape(-1).tolist() == [float(round(number)) for number in numbers]
     assert nibbles.store(stored).parts[0].equal(stored.parts[0])
+
+
+AGAIN = [copy.copy, copy.deepcopy, lambda weight: pickle.loads(pickle.dumps(weight))]
+
+
+@pytest.mark.parametrize("again", AGAIN)
+def test_copies_of_parameters_are_parameters(rows, x, again):
+    weight = pb.nn.Parameter(rows.store(x))
+    weight.note = "kept"
+    made = again(weight)
+    assert isinstance(made, pb.nn.Parameter) and made.requires_grad and made.note == "kept"
+    assert not isinstance(weight.detach(), pb.nn.Parameter)
+    layer = pb.nn.Linear(6, 4)
+    layer.weight = weight
+    layer(pb.ones(1, 6)).sum().backward()
+    twin = copy.deepcopy(layer)
+    assert twin.weight.grad.equal(layer.weight.grad) and len(list(twin.parameters())) == 2
+    twin.weight = twin.weight
+    with pytest.raises(RuntimeError, match="Only Tensors created explicitly by the user"):
+        copy.deepcopy(rows.store(pb.ones(2, requires_grad=True)))
+
+
+def test_initializers_write_parameters(rows, x):
+    layer = pb.nn.Linear(6, 4)
+    layer.weight = pb.nn.Parameter(rows.store(x))
+    layer.reset_parameters()
+    assert not layer.weight.equal(rows.store(x)) and layer.weight.abs().max() <= 1
+    pb.nn.init.ones_(layer.weight)
+    assert layer.weight.equal(pb.ones(4, 6)) and layer.weight.is_leaf
+
+
+def test_parts_may_change_their_sizes():
+    def encode(x):
+        flat = x.reshape(-1)
+        return flat.nonzero()[:, 0], flat[flat != 0]
+
+    few = define_storage_dtype(
+        "tests_storage::few", encode, lambda at, v: pb.zeros(4).index_put((at,), v).reshape(2, 2)
+    )
+    stored = few.store(pb.tensor([[0.0, 1.0], [0.0, 2.0]]))
+    other = stored.detach()
+    stored.add_(1)
+    assert stored.tolist() == other.tolist() == [[1, 2], [1, 3]] and len(other.parts[0]) == 4
 
 
 # ---- what is refused -----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -157,7 +158,7 @@ _OF_VALUES = frozenset(("H", "T", "imag", "mH", "mT", "real"))
 # Methods that need no elements.
 _OF_TENSORS = frozenset(
     (
-        *("__hash__", "backward", "dim", "element_size", "get_device", "is_complex"),
+        *("__hash__", "detach_", "dim", "element_size", "get_device", "is_complex"),
         *("is_floating_point", "is_inference", "is_same_size", "is_signed", "ndimension"),
         *("nelement", "numel", "register_hook", "register_post_accumulate_grad_hook"),
         *("requires_grad_", "retain_grad", "size", "__len__", "sparse_dim", "dense_dim"),
@@ -169,6 +170,8 @@ _WITHOUT_MEMORY = frozenset(
         *("is_set_to", "set_", "share_memory_", "storage", "untyped_storage"),
     )
 )
+_PASSES = {"backward": (1,), "grad": (2,)}  # with the positions of gradients
+_GRADIENTS = ("gradient", "grad_tensors", "grad_outputs")
 _MOVES = frozenset(("clone", "contiguous", "cpu", "cuda", "to", "to_device"))
 
 
@@ -195,7 +198,7 @@ class StoredTensor(Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         kwargs = {} if kwargs is None else kwargs
-        name = func.__name__
+        name = getattr(func, "__name__", "")
         attribute = name in ("__get__", "__set__", "__delete__")
         if attribute:
             name = func.__self__.__name__
@@ -206,6 +209,12 @@ class StoredTensor(Tensor):
                 f"{name}: a tensor stored as {kind.name} has no memory of its dtype; "
                 f"storage_dtype.load() returns a tensor that has"
             )
+        if name in _PASSES and not attribute:
+            # Gradients may be stored ones; what they are computed of stays as it is.
+            plain = tuple(_loaded(one) if i in _PASSES[name] else one for i, one in enumerate(args))
+            given = {k: _loaded(one) if k in _GRADIENTS else one for k, one in kwargs.items()}
+            with DisableTorchFunctionSubclass():
+                return func(*plain, **given)
         if name == "data" and attribute:
             return _detached(args[0]) if len(args) == 1 else _replace(func, *args)
         if name == "_base" and attribute:
@@ -213,12 +222,13 @@ class StoredTensor(Tensor):
         if (attribute and name not in _OF_VALUES) or name in _OF_TENSORS:
             with DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
-        if name in ("detach", "__copy__"):
-            made = _detached(args[0])
-            return made.requires_grad_(args[0].requires_grad) if name == "__copy__" else made
+        if name == "detach":
+            return _detached(args[0])
+        if name == "__copy__":
+            return _with_attributes(_detached(args[0]), args[0])
         if name in _MOVES and args and isinstance(args[0], StoredTensor):
             return _moved(func, *args, **kwargs)
-        return _computed(func, args, kwargs)
+        return _computed(func, args, kwargs, name)
 
     def as_subclass(self, cls):
         """Return it, or its values, as an instance of a subclass of Tensor."""
@@ -238,13 +248,20 @@ class StoredTensor(Tensor):
 
     def __deepcopy__(self, memo):
         if id(self) not in memo:
-            parts = tuple(part.clone() for part in self.parts)
-            memo[id(self)] = _like(self, parts).requires_grad_(self.requires_grad)
+            if not self.is_leaf:
+                raise RuntimeError(
+                    "Only Tensors created explicitly by the user (graph leaves) support the "
+                    "deepcopy protocol at the moment"
+                )
+            made = memo[id(self)] = _like(self, copy.deepcopy(self.parts, memo))
+            _with_attributes(made, self, lambda own: copy.deepcopy(own, memo))
+            made.grad = copy.deepcopy(self.grad, memo)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol):
-        shape = tuple(self.shape)
-        return _rebuild, (self.storage_dtype, self.parts, shape, self.dtype, self.requires_grad)
+        own = {k: v for k, v in vars(self).items() if k not in ("parts", "storage_dtype")}
+        like = tuple(self.shape), self.dtype, self.requires_grad
+        return _rebuild, (self.storage_dtype, self.parts, *like), own
 
 
 def _rebuild(storage_dtype, parts, shape, dtype, requires_grad):
@@ -261,10 +278,14 @@ def _like(stored, parts):
 
 
 def _detached(stored):
-    made = _like(stored, stored.parts)
-    if hasattr(stored, "_is_param"):
-        made._is_param = stored._is_param
-    return made
+    return _like(stored, stored.parts)
+
+
+def _with_attributes(made, stored, copied=lambda value: value):
+    """Give a copy what a user, or ``nn.Parameter``, has set on a tensor."""
+    own = {k: v for k, v in vars(stored).items() if k not in ("parts", "storage_dtype")}
+    vars(made).update(copied(own))
+    return made.requires_grad_(stored.requires_grad)
 
 
 def _replace(func, stored, value):
@@ -279,50 +300,54 @@ def _replace(func, stored, value):
 def _moved(func, stored, *args, **kwargs):
     """Run a copy to another device, or one that keeps it, on the parts; others on the values."""
     if stored.requires_grad and pullback.is_grad_enabled():
-        return _computed(func, (stored, *args), kwargs)
-    given = pullback.empty(0, dtype=stored.dtype, device=stored.device)
+        return _computed(func, (stored, *args), kwargs, func.__name__)
+    given = pullback.empty((0,) * stored.ndim, dtype=stored.dtype, device=stored.device)
     probe = func(given, *args, **kwargs)
     if probe is given:
         return stored
     if probe.dtype != stored.dtype:
-        return _computed(func, (stored, *args), kwargs)
+        return _computed(func, (stored, *args), kwargs, func.__name__)
     return _like(stored, tuple(part.to(probe.device, copy=True) for part in stored.parts))
 
 
-def _computed(func, args, kwargs):
+def _loaded(tree):
+    return tree_map_only(StoredTensor, lambda stored: stored.storage_dtype.load(stored), tree)
+
+
+def _computed(func, args, kwargs, name):
     """Run a function on values; store those that it has written."""
-    read: dict[int, tuple[StoredTensor, Tensor, int]] = {}
+    read: dict[int, tuple[StoredTensor, Tensor, int, Any]] = {}
 
     def load(stored: StoredTensor) -> Tensor:
         if id(stored) not in read:
-            values = stored.storage_dtype.load(stored)
-            read[id(stored)] = stored, values, values._version
+            with pullback.inference_mode(False):  # whose tensors count no writes
+                values = stored.storage_dtype.load(stored)
+            read[id(stored)] = stored, values, values._version, values.grad_fn
         return read[id(stored)][1]
 
     args, kwargs = tree_map_only(StoredTensor, load, (args, kwargs))
     result = func(*args, **kwargs)
     written = {}
-    for stored, values, version in read.values():
+    for stored, values, version, node in read.values():
         if values._version != version:
-            _store_again(stored, values, func.__name__)
+            _store_again(stored, values, values.grad_fn is not node, name)
             written[id(values)] = stored
     if not written:
         return result
     return tree_map_only(Tensor, lambda item: written.get(id(item), item), result)
 
 
-def _store_again(stored, values, name):
+def _store_again(stored, values, is_recorded, name):
     kind = stored.storage_dtype
     if values.shape != stored.shape:
         raise RuntimeError(f"{name}: a tensor stored as {kind.name} cannot get another shape")
-    if values.requires_grad and pullback.is_grad_enabled():
+    if is_recorded:
         raise RuntimeError(
             f"{name}: a tensor stored as {kind.name} cannot be written where gradients of it are "
             f"recorded; use no_grad(), or an operation that is not in place"
         )
-    with pullback.no_grad():
-        for part, new in zip(stored.parts, kind.parts_of(values), strict=True):
-            part.copy_(new)
+    for part, new in zip(stored.parts, kind.parts_of(values), strict=True):
+        part.data = new  # which other tensors with these parts see, too
 
 
 def _first(args, kwargs):
