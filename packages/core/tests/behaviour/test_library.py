@@ -400,3 +400,22 @@ def test_opcheck_of_operators_without_tensors_as_results():
 def annotated(function, **annotations):
     function.__annotations__ = annotations
     return function
+
+
+def test_copies_of_operators_are_the_operators():
+    @pb.library.custom_op("tests_copies::twice", mutates_args=())
+    def twice(x: pb.Tensor) -> pb.Tensor:
+        return x * 2
+
+    @twice.register_fake
+    def _(x):
+        return pb.empty_like(x)
+
+    class Holding(pb.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ops = [twice, pb.ops.tests_copies.twice, pb.ops.tests_copies.twice.default]
+
+    held = Holding()
+    for one, other in zip(held.ops, copy.deepcopy(held).ops):
+        assert one is other

@@ -67,7 +67,7 @@ def define_primitive(
             f"define_primitive(): the decomposition of {name!r} must be callable, got "
             f"{type(decomposition).__name__}"
         )
-    if not schema.lstrip().startswith("("):
+    if not isinstance(schema, str) or not schema.lstrip().startswith("("):
         raise ValueError(
             f"define_primitive(): expected a schema such as '(Tensor x) -> Tensor', got {schema!r}"
         )

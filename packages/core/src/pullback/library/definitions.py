@@ -72,6 +72,9 @@ class CustomOpDef:
     <CustomOpDef(shop::double)>
     """
 
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self  # as functions are
+
     def __init__(self, qualname: str, schema: str, function: Any, device_types: Any):
         self._qualname = qualname
         owner, _colons, name = qualname.partition("::")

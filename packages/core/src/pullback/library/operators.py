@@ -22,6 +22,9 @@ _running = threading.local()
 class OpOverload:
     """One overload of an operator: ``pullback.ops.NAMESPACE.NAME.default``."""
 
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self  # as functions are
+
     def __init__(self, schema: Schema):
         self._schema = schema
         self._overloadname = schema.overload_name or "default"
@@ -332,6 +335,9 @@ def _each(operator, size, places, flat, in_dims):
 
 class OpOverloadPacket:
     """An operator with its overloads: ``pullback.ops.NAMESPACE.NAME``."""
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self  # as functions are
 
     def __init__(self, qualified: str):
         self._qualified_op_name = qualified
