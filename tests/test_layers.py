@@ -71,6 +71,7 @@ ALLOWED = {
                 "_c/graph",
                 "_c/capture",
                 "_c/program",
+                "_c/transforms",
                 "ops",
                 "autograd",
                 "func",

@@ -2,7 +2,7 @@
 
 import copy
 import gc
-import itertools
+import io
 import threading
 import warnings
 import weakref
@@ -36,16 +36,16 @@ def test_replay_gives_the_bits_of_the_function():
 
 
 def test_function_runs_once():
-    calls = itertools.count()
+    calls = io.StringIO()  # which is not watched
 
     @pb.compile
     def function(x):
-        next(calls)
+        calls.write("x")
         return x + 1
 
     for _ in range(3):
         function(pb.zeros(3))
-    assert next(calls) == 1
+    assert calls.getvalue() == "x"
 
 
 def test_results_of_two_calls_share_no_memory():
@@ -493,11 +493,11 @@ def test_function_that_keeps_what_it_makes_runs_eagerly():
 
 
 def test_anomaly_mode_and_transforms_around_run_eagerly():
-    calls = itertools.count()
+    calls = io.StringIO()  # which is not watched
 
     @pb.compile
     def function(x):
-        next(calls)
+        calls.write("x")
         return x.sin()
 
     function(pb.ones(2))
@@ -506,7 +506,7 @@ def test_anomaly_mode_and_transforms_around_run_eagerly():
     pb.vmap(function)(pb.ones(3, 2))
     with pb.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
         function(pb.ones(2))
-    assert next(calls) == 4
+    assert calls.getvalue() == "xxxx"
 
 
 def test_exception_leaves_everything_usable():

@@ -11,6 +11,7 @@ from pullback._c.base.state import is_grad_enabled
 from pullback._c.capture.compiled import Entry, flat_memory
 from pullback._c.capture.recorder import Recorder
 from pullback._c.graph.tensor import Tensor
+from pullback._c.transforms.autocast import get_autocast_state, set_autocast_state
 from pullback.autograd import Function
 from pullback.autograd import grad as _grad
 from pullback.autograd.grad_mode import enable_grad, no_grad
@@ -37,6 +38,8 @@ class Backward:
         self.saved_results: list[Tensor] = []  # until the forward program is made
         self.saved_count = 0
         self.layouts: list[Any] = []  # of the gradients that the program takes
+        self.kinds: list[Any] = []  # the same: dtypes and devices
+        self.reach: list[set[int]] = []  # the targets of each result
         self.recording: Any = None  # for programs for other sizes
 
     @classmethod
@@ -57,6 +60,12 @@ class Backward:
         with no_grad():
             seeds = [one.detach().clone().fill_(1) for one in outputs]
         made.layouts = [(one.shape, one.stride()) for one in seeds]
+        made.kinds = [(one.dtype, one.device) for one in seeds]
+        for one in outputs if len(outputs) > 1 else ():
+            reached = recorder.outer_edges([one], capture.inputs)[0]
+            made.reach.append(
+                {i for i, t in enumerate(made.targets) if any(_same_target(t, r) for r in reached)}
+            )
         inner = Recorder(tuple(seeds), capture.owner.fullgraph, capture.sizes)
         if not inner.begin():  # another thread records
             capture.is_late = True
@@ -73,6 +82,9 @@ class Backward:
             inner.end()
         if inner.refusal is not None:
             capture.refusal = f"{inner.refusal} in its backward pass"
+            return None
+        if any(one is not None and one.is_sparse for one in grads):
+            capture.refusal = "a sparse gradient of its results"
             return None
         made.given = [one is not None for one in grads]
         made.sources, made.saved_results = inner.outer_sources(recorder)
@@ -134,15 +146,29 @@ class Backward:
         seeds = [grads[i] for i in self.graph]
         if is_grad_enabled():
             return self.recorded(ctx, seeds, True)
-        fitting = [
-            one if one.stride() == stride else _in_layout(one, shape, stride)
-            for one, (shape, stride) in zip(seeds, self.layouts)
-        ]
+        fitting = [self.fitting(number, one) for number, one in enumerate(seeds)]
         found = self.program.run([*fitting, *ctx.saved_tensors])
         if found is None:  # another choice by values than when it was recorded
             return self.recorded(ctx, seeds, False)
-        given = iter(found)
-        return [next(given) if one else None for one in self.given]
+        each = iter(found)
+        result = [next(each) if one else None for one in self.given]
+        used = [number for number, one in enumerate(seeds) if one is not None]
+        if len(used) == len(seeds):
+            return result
+        # Zeros stood for gradients that are not there. That is the same, but where 0 * inf is NaN.
+        if not ctx.call.entry.program.writes and not all(one.isfinite().all() for one in found):
+            return self.recorded(ctx, seeds, False)
+        reached = set().union(*(self.reach[number] for number in used))
+        return [one if i in reached else None for i, one in enumerate(result)]
+
+    def fitting(self, number: int, seed: Tensor | None) -> Tensor:
+        """Return the gradient of a result in the layout that the program takes."""
+        shape, stride = self.layouts[number]
+        if seed is None:
+            dtype, device = self.kinds[number]
+            return ops.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
+        seed = seed.resolve_conj().resolve_neg()
+        return seed if seed.stride() == stride else _in_layout(seed, shape, stride)
 
     def recorded(self, ctx: Any, seeds: list[Tensor], create_graph: bool) -> list[Tensor | None]:
         """Return gradients, perhaps with a history: the function runs again, eagerly."""
@@ -153,11 +179,19 @@ class Backward:
                 "has no create_graph, nor another backward pass for other values: call the "
                 "function itself"
             )
+        signature = call.entry.signature
+        if not (signature.takes(call.args, call.kwargs) and signature.holds()):
+            raise RuntimeError(
+                "backward(): what a compiled function refers to, or an argument, was changed since "
+                "its call: then it has no create_graph, nor another backward pass for other values"
+            )
         _ = ctx.saved_tensors  # raises where they were changed since
-        with enable_grad(), _drawn_again(call.drawn):
+        with enable_grad(), _drawn_again(call.drawn), _autocast_as(call.autocast):
             again = leaves(self.function(*call.args, **call.kwargs))
-            outputs = [again[i] for i in self.graph]
-            found = _grad(outputs, ctx.targets, seeds, create_graph=create_graph, allow_unused=True)
+            pairs = [(again[i], one) for i, one in zip(self.graph, seeds) if one is not None]
+        with enable_grad():
+            outputs, given = zip(*pairs)
+            found = _grad(outputs, ctx.targets, given, create_graph=create_graph, allow_unused=True)
             return list(found)
 
 
@@ -168,6 +202,16 @@ def has_graph(value: Any) -> bool:
 
 def _same_target(one: Any, other: Any) -> bool:
     return one is other or (isinstance(one, int) and one == other)
+
+
+@contextlib.contextmanager
+def _autocast_as(state: Any) -> Iterator[None]:
+    """Cast as in the function's call."""
+    before = set_autocast_state(state)
+    try:
+        yield
+    finally:
+        set_autocast_state(before)
 
 
 @contextlib.contextmanager
@@ -195,6 +239,7 @@ class _Call:
         self.entry = entry
         self.tensors = tensors
         self.args, self.kwargs = args, kwargs
+        self.autocast = get_autocast_state()
         self.rest: list[Any] = []
         self.drawn: list[Any] = []  # random numbers
         self.there: dict[int, Any] = {}
@@ -217,6 +262,7 @@ class CompiledFunction(Function):
             results[i] = None
         ctx.call = call
         ctx.targets = targets
+        ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(
             *(
                 one

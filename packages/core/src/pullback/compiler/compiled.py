@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial, reduce
+from types import CellType, FunctionType
 from typing import Any
 
-from pullback._c.capture.compiled import CompiledCallable, Entry, grad_now, set_forced_eager
+from pullback._c.base import state
+from pullback._c.base.dtype import get_default_dtype
+from pullback._c.capture.compiled import (
+    CompiledCallable,
+    Entry,
+    grad_now,
+    hooks_now,
+    set_forced_eager,
+)
 from pullback._c.capture.recorder import Recorder
-from pullback._c.capture.signature import Signature
+from pullback._c.capture.signature import Signature, is_plain
 from pullback._c.graph.tensor import Tensor
+from pullback._c.transforms.autocast import get_autocast_state
 from pullback.autograd._dot import Dot
 from pullback.compiler.backward import Backward, has_graph
-from pullback.compiler.guards import TooManyReferences, guards_of
+from pullback.compiler.guards import CannotWatch, guards_of
 from pullback.compiler.modules import OptimizedModule
 from pullback.compiler.numbers import (
     NumberArgument,
     device_of_numbers,
+    put_back,
     with_numbers,
     without_numbers,
 )
@@ -91,8 +105,16 @@ class Compiled(CompiledCallable):
         self._warned = False
         self._plain = False
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles begin without programs."""
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Return its name, if it is the function of that name in its module.
+
+        Copies and pickles of others begin without programs.
+        """
+        module = sys.modules.get(getattr(self, "__module__", ""))
+        path = getattr(self, "__qualname__", "").split(".")
+        with contextlib.suppress(AttributeError):
+            if reduce(getattr, path, module) is self:
+                return self.__qualname__
         return Compiled, (self.function, self.fullgraph, self.limit, self._asked_dynamic)
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
@@ -154,8 +176,8 @@ class Compiled(CompiledCallable):
             self._drop_outdated()
         try:
             guards, reads_options, asks_types = guards_of(self.function, (args, kwargs))
-        except TooManyReferences as error:
-            self._refuse(f"a function that refers to too much, as {error}")
+        except CannotWatch as error:
+            self._refuse(f"a function that {error}")
             self._kept = _TRIES
             return self.function(*args, **kwargs)
         numbers = {} if asks_types or self._plain else self._numbers(args, kwargs)
@@ -312,6 +334,7 @@ class _Capture:
         if not recorder.begin():  # another thread records
             self.is_late = True
             return self.owner.function(*self.given[0], **self.given[1])
+        given, modes = leaves((self.args, self.kwargs)), _modes()
         try:
             with self.sizes or contextlib.nullcontext():
                 value = self.owner.function(*self.given[0], **self.given[1])
@@ -322,13 +345,22 @@ class _Capture:
         finally:
             recorder.end()
             self.has_effects = recorder.has_effects()
+        try:
+            self.refusal = recorder.refusal
+            if self.refusal is None and _modes() != modes:
+                self.refusal = "a change of a mode that lasts, such as the grad mode"
+            if self.refusal is None:
+                self.use(recorder, value)
+        finally:  # the backward pass may read numbers, too
+            self.given = self.args, self.kwargs
+            put_back(self.numbers)
             read = {where for where, one in self.numbers.items() if one.close()}
         if read:
             self.entry.signature.fix(self.args, self.kwargs, read)
-        self.refusal = recorder.refusal
-        if self.refusal is None:
-            self.use(recorder, value)
-        if self.refusal is None and not self.entry.signature.takes(self.args, self.kwargs):
+        if self.refusal is None and not (
+            self.entry.signature.takes(self.args, self.kwargs)
+            and _same_objects(given, leaves((self.args, self.kwargs)))
+        ):
             self.refusal = "a change of an argument other than of its elements"
             self.entry.program = None
         if self.refusal is not None and self.owner.fullgraph:
@@ -338,6 +370,10 @@ class _Capture:
     def use(self, recorder: Recorder, value: Any) -> None:
         """Make the program, and what sets results and gradients."""
         results = leaves(value)
+        for one in results:
+            self.check_result(recorder, one)
+        if self.refusal is not None:
+            return
         self.structure = structure(value)
         self.entry.rebuild = _rebuilder(value)
         extra = self.gradients(recorder, results)
@@ -358,6 +394,17 @@ class _Capture:
         if backward is not None:
             backward.attach(self.entry, f"compiled {name}")
 
+    def check_result(self, recorder: Recorder, one: Any) -> None:
+        """Refuse results that a program cannot make anew."""
+        name = type(one).__name__
+        if isinstance(one, Tensor):
+            if type(one) is not Tensor and not self.is_there(recorder, one):
+                self.refusal = f"a result of class {name}"
+        elif isinstance(one, (Iterator, Awaitable)):
+            self.refusal = f"a result that is run later, a {name}"
+        elif not is_plain(one) and _holds_tensor(one, 3):
+            self.refusal = f"a result of class {name}, which holds tensors"
+
     def gradients(self, recorder: Recorder, results: list[Any]) -> list[Tensor]:
         """Note the leaves whose gradients the function sets; return these gradients."""
         extra: list[Tensor] = []
@@ -375,6 +422,8 @@ class _Capture:
             if what in (_READ, _ADDED):
                 self.entry.expected.append((leaf, before))
             now = grad_now(tensor)
+            if now is not None:
+                self.entry.hooked.append((leaf, hooks_now(tensor)))
             if now is None:
                 self.entry.grads.append((leaf, None))
             elif now is not before:
@@ -388,6 +437,40 @@ class _Capture:
         """Return True for arguments, and leaves from outside: they are returned as they are."""
         given = any(one is each for each in self.inputs)
         return given or (one.is_leaf and recorder.is_known(one))
+
+
+def _modes() -> tuple[Any, ...]:
+    """Return the modes of this thread that a function may leave changed."""
+    return (
+        state.is_grad_enabled(),
+        state.is_inference_mode_enabled(),
+        get_default_dtype(),
+        get_autocast_state(),
+    )
+
+
+def _same_objects(some: list[Any], others: list[Any]) -> bool:
+    return len(some) == len(others) and all(
+        one is other or not isinstance(one, Tensor) for one, other in zip(some, others)
+    )
+
+
+def _holds_tensor(value: Any, depth: int) -> bool:
+    """Return True if a tensor is found in an object's attributes, items or closure."""
+    if isinstance(value, Tensor):
+        return True
+    if not depth or is_plain(value) or isinstance(value, type):
+        return False
+    parts = list(getattr(value, "__dict__", {}).values())
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        parts += value
+    elif isinstance(value, dict):
+        parts += value.values()
+    elif isinstance(value, FunctionType):
+        parts += [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
+    elif isinstance(value, partial):
+        parts += [*value.args, *value.keywords.values()]
+    return any(_holds_tensor(part, depth - 1) for part in parts)
 
 
 def _rebuilder(value: Any) -> Callable[[list[Any]], Any] | None:

@@ -6,6 +6,8 @@ run. Everything else reads its value, on which the program then depends.
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +16,9 @@ from pullback._c.dispatch.operands import set_number_class
 from pullback._c.graph.tensor import Tensor
 from pullback.func._tree import leaves, tree_map
 
-__all__ = ["NumberArgument", "device_of_numbers", "with_numbers", "without_numbers"]
+__all__ = ["NumberArgument", "device_of_numbers", "put_back", "with_numbers", "without_numbers"]
+
+_UNKEPT = 3  # references to a number argument that nothing keeps, when it is put back
 
 
 class NumberArgument:
@@ -113,3 +117,22 @@ def without_numbers(value: Any) -> Any:
     if any(type(one) is NumberArgument for one in leaves(value)):
         return tree_map(lambda one: one.item() if type(one) is NumberArgument else one, value)
     return value
+
+
+def put_back(numbers: dict[str, NumberArgument]) -> None:
+    """Replace number arguments that a function has kept in dicts and lists, such as options.
+
+    Then it has read them: a program would not keep the next one.
+    """
+    kept = [one for one in numbers.values() if sys.getrefcount(one) > _UNKEPT]
+    own = {id(numbers), id(kept)}
+    for holder in gc.get_referrers(*kept) if kept else ():
+        if id(holder) in own:
+            continue
+        if isinstance(holder, dict):
+            for key in [key for key, one in holder.items() if type(one) is NumberArgument]:
+                holder[key] = holder[key].item()
+        elif isinstance(holder, list):
+            for i, one in enumerate(holder):
+                if type(one) is NumberArgument:
+                    holder[i] = one.item()

@@ -400,7 +400,8 @@ class Pair:
         if not signature.guard_as(self.high.signature, made.program.writes, options):
             return None
         made.program.name = like.program.name
-        made.grads, made.expected, made.rebuild = like.grads, like.expected, like.rebuild
+        made.grads, made.expected, made.hooked = like.grads, like.expected, like.hooked
+        made.rebuild = like.rebuild
         if like.backward is not None:
             pairs = zip(self.low.entry.backward.layouts, like.backward.layouts)
             layouts = [layout_between(*pair, line) for pair in pairs]

@@ -15,7 +15,8 @@ from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport Tensor, is_tensor, tensor_extra, tensor_wrap
 
 __all__ = [
-    "CompiledCallable", "Entry", "flat_memory", "grad_now", "is_on_host", "set_forced_eager"]
+    "CompiledCallable", "Entry", "flat_memory", "grad_now", "hooks_now", "is_on_host",
+    "set_forced_eager"]
 
 
 cdef bint forced_eager = False
@@ -44,6 +45,18 @@ def grad_now(Tensor self not None):
     return None if self.extra == NULL or self.extra.grad == NULL else <object>self.extra.grad
 
 
+cpdef object hooks_now(Tensor self):
+    """Return the hooks of a leaf, or None if there are none."""
+    if self.extra == NULL or self.extra.hooks == NULL and self.extra.post_hooks == NULL:
+        return None
+    found = []
+    if self.extra.hooks != NULL:
+        found += (<object>self.extra.hooks).values()
+    if self.extra.post_hooks != NULL:
+        found += (<object>self.extra.post_hooks).values()
+    return found or None
+
+
 cdef int set_grad(Tensor leaf, object grad) except -1:
     """Give a leaf a gradient, or none."""
     cdef PyObject *before
@@ -66,13 +79,14 @@ cdef class Entry:
     ``program`` is None if such calls run eagerly. ``grads`` are the leaves whose gradients it sets:
     pairs of a leaf, or the number of an argument, and the number of a result, or None to clear it.
     ``expected`` are the gradients on which it depends: of a leaf, or an argument, that very tensor.
+    ``hooked`` are the hooks of those whose gradients are computed.
     ``rebuild`` makes the value that is returned from the results; None: it is the first of them.
     ``replay`` runs a program whose results need a graph; it returns what ``Program.run`` does.
     """
     cdef readonly Signature signature
     cdef public Program program
     cdef public list grads
-    cdef public list expected
+    cdef public list expected, hooked
     cdef public object rebuild
     cdef public object replay
     cdef public object backward
@@ -82,11 +96,15 @@ cdef class Entry:
         self.signature = signature
         self.grads = []
         self.expected = []
+        self.hooked = []
 
     cdef list match(self, tuple args, dict kwargs):
         cdef list tensors = self.signature.match(args, kwargs)
-        if tensors is None or not self.expected:
-            return tensors
+        if tensors is None:
+            return None
+        for leaf, hooks in self.hooked:
+            if hooks_now(leaf if is_tensor(leaf) else tensors[leaf]) != hooks:
+                return None
         for leaf, grad in self.expected:
             tensor = leaf if is_tensor(leaf) else tensors[leaf]
             if grad_now(tensor) is not grad:

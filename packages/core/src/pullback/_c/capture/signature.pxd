@@ -23,7 +23,7 @@ cdef class Spec:
     cdef uint32_t device
     cdef uint8_t dtype
     cdef uint16_t flags
-    cdef bint requires_grad
+    cdef bint requires_grad, inference
     cdef int device_type, device_index  # SPEC_NUMBER: of its tensor
     cdef readonly str where             # how messages name it
 
@@ -34,12 +34,13 @@ cdef class Signature:
     cdef list watched_dicts, others     # the same: those of dicts, and the rest
     cdef list aliases                   # of each tensor: the first with the same memory
     cdef list distances                 # of each tensor: bytes from the begin of that one
-    cdef bint apart                     # tensors with memory of their own must have that again
+    cdef bint apart                     # nor may tensors share memory with outer ones
     cdef list outer                     # the tensors that the function refers to
     cdef list shared                    # which tensors share memory with those: see relations_of
     cdef uint8_t grad_enabled, inference, layout_policy
     cdef int dtype
     cdef uint32_t autocast
+    cdef uint8_t autocast_dtypes[32]
     cdef readonly tuple tensors
 
     cpdef bint holds(self) except -1

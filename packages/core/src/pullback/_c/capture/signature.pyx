@@ -9,6 +9,7 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcmp, memcpy
 
 from pullback.abi cimport PB_F64
 from pullback._c.base.dtype cimport dtype as dtype_class
@@ -17,7 +18,7 @@ from pullback._c.base.layout cimport (
     layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_same_strides,
     layout_shape_tuple)
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
-from pullback._c.base.types cimport pb_storage
+from pullback._c.base.types cimport STORAGE_INFERENCE, pb_storage
 from pullback._c.program.run_values cimport Option
 from pullback._c.device.device cimport device as device_class
 from pullback._c.device.device cimport device_type
@@ -25,7 +26,7 @@ from pullback._c.graph.tensor cimport (
     TENSOR_IS_NUMBER, TENSOR_IS_WRAPPED, TENSOR_LAZY, Tensor, device_key, is_tensor, tensor_data,
     tensor_new, tensor_requires_grad)
 
-__all__ = ["Guard", "Signature", "is_plain", "runs_eagerly"]
+__all__ = ["Guard", "Signature", "is_plain"]
 
 cdef extern from *:
     """
@@ -47,6 +48,10 @@ cdef enum guard_kind:
     GUARD_LIST
     GUARD_CELL
     GUARD_LENGTH
+    GUARD_CALL
+
+cdef enum:
+    MANY = 32                           # arguments, of which not each is compared with each
 
 cdef tuple PLAIN = (
     bool, int, float, complex, str, bytes, type(None), dtype_class, device_class, type(Ellipsis),
@@ -117,6 +122,7 @@ cdef Spec spec_of(object value, str where, list tensors, dict numbers=None):
         made.device = device_key(tensor)
         made.flags = tensor.flags & (TENSOR_LAZY | TENSOR_IS_WRAPPED)
         made.requires_grad = tensor_requires_grad(tensor)
+        made.inference = tensor.storage.flags & STORAGE_INFERENCE != 0
         tensors.append(tensor)
     elif made.type is tuple or isinstance(value, tuple) and hasattr(value, "_fields"):
         made.kind = SPEC_TUPLE
@@ -147,6 +153,7 @@ cdef bint tensor_fits(Spec spec, Tensor tensor) noexcept:
     return (tensor.dtype == spec.dtype and device_key(tensor) == spec.device
             and tensor.flags & (TENSOR_LAZY | TENSOR_IS_WRAPPED) == spec.flags
             and tensor_requires_grad(tensor) == spec.requires_grad
+            and (tensor.storage.flags & STORAGE_INFERENCE != 0) == spec.inference
             and (tensor.layout == spec.layout
                  or layout_same_shape(tensor.layout, spec.layout)
                  and layout_same_strides(tensor.layout, spec.layout)))
@@ -245,9 +252,10 @@ cdef int set_read(Spec spec, object value, set read) except -1:
 cdef class Guard:
     """A reference that a function follows, and what was found there.
 
-    ``holder`` is a dict, a list or a cell, ``key`` the place in it (None of a cell). What is
-    expected there is the same object, or for plain values an equal one; a tensor must also have the
-    same sizes, dtype and device. Of a list or dict with the key None the length is meant.
+    ``holder`` is a dict, a list, a cell or a function that reads it, ``key`` the place in it (None
+    of a cell or function). What is expected there is the same object, or for plain values an equal
+    one; a tensor must also have the same sizes, dtype and device. Of a list or dict with the key
+    None the length is meant.
     """
     cdef readonly object holder, key
     cdef object expected
@@ -265,7 +273,10 @@ cdef class Guard:
         self.expected = expected
         self.plain = is_plain(expected)
         self.where = where
-        if not isinstance(holder, (dict, list)):
+        if callable(holder):
+            self.kind = GUARD_CALL
+            self.plain = self.plain or type(expected) in (frozenset, tuple)
+        elif not isinstance(holder, (dict, list)):
             self.kind = GUARD_CELL
         elif key is None:
             self.kind = GUARD_LENGTH
@@ -295,6 +306,9 @@ cdef class Guard:
                 found = <PyObject *>PyList_GET_ITEM(self.holder, self.number)
         elif self.kind == GUARD_CELL:
             found = PyCell_GET(self.holder)
+        elif self.kind == GUARD_CALL:
+            value = self.holder()
+            found = <PyObject *>value
         elif isinstance(self.holder, dict):
             return PyDict_Size(self.holder) == self.number
         else:
@@ -347,6 +361,7 @@ cdef class Signature:
         self.layout_policy = state.layout_policy
         self.dtype = dtype_default()
         self.autocast = state.autocast
+        memcpy(self.autocast_dtypes, state.autocast_dtypes, sizeof(self.autocast_dtypes))
         self.aliases = aliases_of(tensors)
         self.distances = [begin(<Tensor>tensors[i]) - begin(<Tensor>tensors[first])
                           for i, first in enumerate(self.aliases)]
@@ -423,7 +438,8 @@ cdef class Signature:
         cdef Tensor tensor, other
         if (state.grad_enabled != self.grad_enabled or state.inference != self.inference
                 or state.layout_policy != self.layout_policy or state.autocast != self.autocast
-                or dtype_default() != self.dtype):
+                or dtype_default() != self.dtype
+                or state.autocast and memcmp(self.autocast_dtypes, state.autocast_dtypes, 32)):
             return None
         if not fits(self.args, args, tensors) or not fits(self.kwargs, kwargs, tensors):
             return None
@@ -435,8 +451,8 @@ cdef class Signature:
                 if tensor.storage.data != other.storage.data or (
                         begin(tensor) - begin(other) != <int64_t>self.distances[i]):
                     return None
-        if self.apart and (aliases_of(tensors) != self.aliases
-                           or relations_of(tensors, self.outer) != self.shared):
+        if not are_aliased_as(tensors, self.aliases) or (
+                self.apart and relations_of(tensors, self.outer) != self.shared):
             return None
         for i, first, distance in self.shared:
             tensor, other = <Tensor>tensors[i], <Tensor>self.outer[first]
@@ -495,7 +511,7 @@ cdef class Signature:
             return "the grad mode"
         if dtype_default() != self.dtype:
             return "the default dtype"
-        if state.autocast != self.autocast:
+        if state.autocast or self.autocast:
             return "autocast"
         return "which arguments share memory"
 
@@ -507,9 +523,8 @@ cdef int64_t begin(Tensor tensor) noexcept:
 
 cdef list outer_of(list guards):
     """Return the tensors that are watched, each once."""
-    cdef Guard guard
-    return list({id(guard.expected): guard.expected
-                 for guard in guards if guard.spec is not None}.values())
+    return list({id((<Guard>one).expected): (<Guard>one).expected
+                 for one in guards if (<Guard>one).spec is not None}.values())
 
 
 cdef bint overlap(pb_storage *one, pb_storage *other) noexcept:
@@ -562,25 +577,24 @@ cdef list aliases_of(list tensors):
     return found
 
 
+cdef bint are_aliased_as(list tensors, list aliases) except -1:
+    """Return whether ``aliases_of`` some tensors are these."""
+    cdef Py_ssize_t i, k, count = len(tensors)
+    cdef void *data
+    if count > MANY:
+        return aliases_of(tensors) == aliases
+    for i in range(1, count):
+        data = (<Tensor>tensors[i]).storage.data
+        k = 0
+        while k < i and (data == NULL or (<Tensor>tensors[k]).storage.data != data):
+            k += 1
+        if k != <Py_ssize_t>aliases[i]:
+            return False
+    return True
+
+
 cdef bint must_run_eagerly() noexcept:
-    """True if this thread's calls run eagerly now: see runs_eagerly."""
+    """True if this thread's calls run eagerly now, so that all of their ops are seen."""
     cdef pb_state *state = thread_state()
     return (process.capture != NULL or state.levels or process.anomaly or state.saved_hooks != NULL
             or process.overrides)
-
-
-def runs_eagerly():
-    """Return why this thread's calls run eagerly now, or None."""
-    cdef pb_state *state = thread_state()
-    if process.capture != NULL:
-        return "another capture is under way"
-    if state.levels:
-        return "a transform is under way"
-    if process.anomaly:
-        return "anomaly mode is on"
-    if state.saved_hooks != NULL:
-        return "saved-tensor hooks are set"
-    if process.overrides and state.function_modes != NULL and len(
-            <list>state.function_modes) > 0:
-        return "a TorchFunctionMode is entered"
-    return None
