@@ -27,7 +27,7 @@ _CLOSED = {*sys.stdlib_module_names, "numpy", "scipy", "pluggy", "pullback", "pu
 # Modules of this package whose code names the attributes of its objects, not the program's.
 _STATEFUL = ("pullback.nn", "pullback.optim", "pullback.amp", "pullback.distributions")
 # Of objects of this package: attributes that no kernel depends on.
-_COUNTERS = {"_step_count", "_opt_called", "_version"}
+_COUNTERS = {"_step_count", "_opt_called", "_version", "_non_persistent_buffers_set"}
 
 # Names and keys by which code may read an option of an optimizer, as the optimizers of this package
 # do to pass it to a fused step.
@@ -222,7 +222,8 @@ class _Walk:
         if is_model or not is_ours or kind.__module__.startswith(_STATEFUL):
             self.watch(own, None, len(own), f"len(vars({where}))")
         if is_model or kind.__module__.startswith(_STATEFUL):
-            self.attributes(value, where, set(own) - _COUNTERS)
+            names = {name for name in own if "state_dict" not in name} - _COUNTERS
+            self.attributes(value, where, names)
         else:
             self.objects.append((value, where))
             self.attributes(value, where, self.names)
