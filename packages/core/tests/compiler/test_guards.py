@@ -415,6 +415,27 @@ def test_second_derivatives_are_those_of_the_call():
         pb.autograd.grad(y, x, create_graph=True)
 
 
+def test_results_that_share_memory_are_not_written_in_place():
+    def two(x):
+        y = x * 2
+        return y, y.view(1, 2)
+
+    both, first = pb.compile(two), pb.compile(lambda x: x[0])
+    apart = pb.compile(lambda x: (x * 2, x * 3))
+    for call in range(3):
+        x, y = pb.ones(2).requires_grad_(), pb.ones(2, 2).requires_grad_()
+        results, row = both(x), first(y * 1)
+        for one in (*results, row) if call else ():
+            with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
+                one.mul_(3)
+        sum(one.sum() for one in (*results, row)).backward()
+        assert x.grad.tolist() == [4, 4] and y.grad.tolist() == [[1, 1], [0, 0]]
+        z = pb.ones(2).requires_grad_()
+        one, other = apart(z)
+        (one.mul_(3) + other).sum().backward()
+        assert z.grad.tolist() == [9, 9]
+
+
 # ---- pickles -------------------------------------------------------------------------------------
 
 

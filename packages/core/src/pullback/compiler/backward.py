@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,6 +32,7 @@ class Backward:
         self.there = {  # results that were there before: arguments, and leaves from outside
             i for i, one in enumerate(results) if has_graph(one) and i not in self.graph
         }
+        self.shared: set[int] = set()  # results that share memory with others, or with arguments
         self.targets: list[Any] = []  # leaves, and numbers of arguments
         self.program: Any = None
         self.given: list[bool] = []  # whether each target has a gradient
@@ -53,6 +55,8 @@ class Backward:
             capture.refusal = edges
             return None
         made.targets, freed = edges
+        owners = Counter(map(_memory_of, (*results, *capture.inputs)))
+        made.shared = {i for i in made.graph if owners[_memory_of(results[i])] > 1}
         if freed:  # a backward pass inside the function has run through it
             return made
         tensors = [capture.inputs[one] if isinstance(one, int) else one for one in made.targets]
@@ -200,6 +204,12 @@ def has_graph(value: Any) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
 
 
+def _memory_of(value: Any) -> int:
+    """Return a number of a tensor's memory; one of its own for what has none."""
+    plain = isinstance(value, Tensor) and not value.is_sparse
+    return value.untyped_storage()._cdata if plain else id(value)
+
+
 def _same_target(one: Any, other: Any) -> bool:
     return one is other or (isinstance(one, int) and one == other)
 
@@ -260,6 +270,8 @@ class CompiledFunction(Function):
         call.there = {i: results[i] for i in backward.there}
         for i in backward.there:
             results[i] = None
+        for i in backward.shared:  # as views they must not be written in place
+            results[i] = results[i].view_as(results[i])
         ctx.call = call
         ctx.targets = targets
         ctx.set_materialize_grads(False)
