@@ -207,6 +207,14 @@ def test_inference_mode(rows, x):
     np.testing.assert_allclose(before.numpy(), rows_by_numpy(2 * rows_by_numpy(x.numpy())), 1e-6)
 
 
+def test_plain_tensors_take_the_values_of_stored_ones(rows, x):
+    stored, values = rows.store(x), rows.load(rows.store(x))
+    assert pb.as_tensor(stored).equal(values) and x.new_tensor(stored.tolist()).equal(values)
+    weight = pb.nn.Parameter(pb.zeros(4, 6))
+    weight.data = stored
+    assert type(weight) is pb.nn.Parameter and weight.equal(values)
+
+
 def test_unary_plus_and_formats_of_memory(rows):
     stored = rows.store(pb.ones(1, 2, 2, 2))
     assert (+stored).equal(pb.ones(1, 2, 2, 2))

@@ -180,8 +180,10 @@ class StoredTensor(Tensor):
 
     Operations compute with its values, in ``dtype``, and return plain tensors; one that writes it
     in place stores what it has written. ``detach``, ``clone``, ``to`` another device, copies,
-    pickles and ``nn.Parameter`` keep it stored. ``parts`` are the tensors that ``encode`` made,
-    ``stored_bytes`` is their size.
+    pickles and ``nn.Parameter`` keep it stored. A view of it is one of its values: what is written
+    there is not stored. ``pullback.tensor`` does not ask for the values, and gives NaN; ``clone``
+    and ``storage_dtype.load`` do. ``parts`` are the tensors that ``encode`` made, ``stored_bytes``
+    is their size.
 
     Raises: RuntimeError where it requires grad and would be written while gradients are recorded,
     and where its memory is asked for, as by ``data_ptr``.

@@ -133,6 +133,8 @@ cdef class Attribute:
             raise AttributeError(f"attribute '{self.__name__}' of 'pullback.Tensor' objects is not "
                                  f"writable")
         else:
+            if self.__name__ == "data" and is_overriding(value):
+                value = value.view_as(value)    # an override may compute the elements
             self.fset(instance, value)
 
     def __delete__(self, instance):
