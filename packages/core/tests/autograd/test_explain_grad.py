@@ -213,6 +213,21 @@ def replaced_by_a_hook():
     return x, y.sum()
 
 
+def replaced_by_a_hook_of_a_node():
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    z = y * 3
+    z.grad_fn.register_hook(lambda grads, _: (grads[0] * 0, grads[1]))
+    return x, z.sum()
+
+
+def replaced_by_a_hook_of_the_last_node():
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    y.grad_fn.register_hook(lambda grads, _: (grads[0] * float("nan"), grads[1]))
+    return x, y.sum()
+
+
 def sqrt_at_zero_times_zero():
     x = leaf(0.0, 4.0)
     return x, (x.sqrt() * 0).sum()  # culprit
@@ -327,6 +342,8 @@ BUGS = [
     (overwritten_by_a_number, "zero", "overwritten", "overwrites the value in place"),
     (overwritten_by_items, "zero", "overwritten", "overwrites the value in place"),
     (replaced_by_a_hook, "zero", "hook", "a hook on the result of MulBackward0"),
+    (replaced_by_a_hook_of_a_node, "zero", "hook", "a hook on the result of MulBackward0"),
+    (replaced_by_a_hook_of_the_last_node, "nan", "hook", "a hook on the tensor"),
     (sqrt_at_zero_times_zero, "nan", "masked_singularity", "SqrtBackward0.*'result' is 0"),
     (division_in_the_other_branch, "nan", "masked_singularity", "DivBackward0.*'other' is 0"),
     (sqrt_of_a_negative_number, "nan", "nan_value", "SqrtBackward0.*'result' is NaN at 1 element"),

@@ -250,7 +250,7 @@ def test_iterators_and_loaders_run_eagerly():
     with eagerly():
         assert [step().item() for _ in range(4)] == [0, 1, 2, 3]
     with eagerly():
-        assert len({first().item() for _ in range(50)}) == 6
+        assert len({first().item() for _ in range(250)}) == 6
 
 
 def test_results_that_are_run_later_or_hold_tensors_run_eagerly():

@@ -97,9 +97,9 @@ class Probe:
                 tensor.grad = None
             for number in self.paths.order:
                 table = node_methods.node_hook_table(self.paths.nodes[number], False)
-                hook = _Hook(self, number)
-                table[hook] = hook
-                table.move_to_end(hook, last=False)  # before hooks that change gradients
+                hook, others = _Hook(self, number), list(table.items())
+                table.clear()  # so that this hook runs before those that change gradients
+                table.update([(hook, hook), *others])
                 tables.append((table, hook))
             seed = pullback.ones_like(root, requires_grad=False)
             with set_detect_anomaly(False):
