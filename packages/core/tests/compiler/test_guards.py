@@ -156,7 +156,7 @@ def test_scheduler_in_a_step_runs():
 def test_scale_of_a_scaler_is_watched():
     def weights(wrap):
         w = pb.ones(2).requires_grad_()
-        scaler = pb.amp.GradScaler("cpu", init_scale=4.0, growth_interval=1)
+        scaler = pb.amp.GradScaler(pb.get_default_device().type, init_scale=4.0, growth_interval=1)
         optimizer = pb.optim.SGD([w], lr=0.1)
 
         def step(x):
@@ -288,7 +288,7 @@ def test_dtype_of_autocast_is_watched():
     product = pb.compile(lambda a, b: a @ b)
     for dtype in (pb.bfloat16, pb.float16, pb.bfloat16):
         for _ in range(2):
-            with pb.autocast("cpu", dtype=dtype):
+            with pb.autocast(pb.get_default_device().type, dtype=dtype):
                 assert product(pb.ones(2, 2), pb.ones(2, 2)).dtype == dtype
 
 
@@ -400,7 +400,7 @@ def test_second_derivatives_are_those_of_the_call():
     b, found = pb.rand(2, 2), []
     for _ in range(2):
         a = pb.ones(1, 2).requires_grad_()
-        with pb.autocast("cpu", dtype=pb.bfloat16):
+        with pb.autocast(pb.get_default_device().type, dtype=pb.bfloat16):
             y = product(a, b)
         found.append(pb.autograd.grad(y.float().sum(), a, create_graph=True)[0].tolist())
     assert found[0] == found[1]

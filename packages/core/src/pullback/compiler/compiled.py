@@ -546,7 +546,8 @@ def compile(
         )
     if not callable(model):
         raise TypeError(f"compile(): argument 'model' must be callable, not {type(model).__name__}")
-    if disable or isinstance(model, (Compiled, OptimizedModule)):
+    is_eager = "_is_eager" in getattr(model, "__dict__", {})  # its result holds tensors elsewhere
+    if disable or is_eager or isinstance(model, (Compiled, OptimizedModule)):
         return model
     limit = _LIMIT if recompile_limit is None else recompile_limit
     compiled = Compiled(model, fullgraph, limit, bool(dynamic))

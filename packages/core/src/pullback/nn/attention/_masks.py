@@ -171,6 +171,9 @@ def create_block_mask(
     return with_write_order(made) if compute_dq_write_order else made
 
 
+create_block_mask._is_eager = True  # type: ignore[attr-defined]  # also when it is compiled
+
+
 def seen_of(mask: BlockMask, sizes: tuple[int, ...], device: Any) -> Tensor:
     """Return where a mask shows a key to a query; its batch and heads may be 1, for all.
 
