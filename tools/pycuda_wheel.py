@@ -28,25 +28,6 @@ DIST = ROOT / "dist"
 VERSION = "2026.1"
 HEADERS = ("nvidia-cuda-runtime==13.0.*", "nvidia-cuda-profiler-api==13.0.*")
 BUILD_TOOLS = ("setuptools", "wheel", "numpy>=2")
-# Runs setup.py with a process of the compiler for each source: setuptools' own ``--parallel`` has
-# one for each extension module, of which pycuda has one.
-IN_PARALLEL = """
-import os, runpy
-from concurrent.futures import ThreadPoolExecutor
-from setuptools._distutils.ccompiler import CCompiler
-
-one_by_one = CCompiler.compile
-
-
-def compile(self, sources, *args, **kwargs):
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        parts = pool.map(lambda source: one_by_one(self, [source], *args, **kwargs), sources)
-        return [name for part in parts for name in part]
-
-
-CCompiler.compile = compile
-runpy.run_path("setup.py", run_name="__main__")
-"""
 
 
 def pip(*arguments: str, **options) -> None:
@@ -128,7 +109,8 @@ def build(folder: Path) -> Path:
         *("--cxxflags=-O1,-g0,-w", "--ldflags=-s"),
     ]
     subprocess.run(configure, cwd=source, env=environment, check=True, stdout=subprocess.DEVNULL)
-    parallel = [sys.executable, "-c", IN_PARALLEL, "build_ext"]
+    jobs = str(os.cpu_count() or 1)
+    parallel = [sys.executable, "setup.py", "build_ext", "--parallel", jobs]
     subprocess.run(parallel, cwd=source, env=environment, check=True, stdout=subprocess.DEVNULL)
     pip(
         "wheel",
