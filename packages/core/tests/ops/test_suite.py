@@ -1,6 +1,6 @@
 """The conformance suite as users run it: options, expected failures, totals."""
 
-import itertools
+import io
 import json
 import os
 import threading
@@ -240,11 +240,11 @@ def is_checkpointed():
 
 
 def is_compiled():
-    runs = itertools.count()
-    call = differentiable(lambda x: (next(runs), x.exp())[1])
+    runs = io.StringIO()  # which compiled functions do not watch
+    call = differentiable(lambda x: (runs.write("x"), x.exp())[1])
     for value in range(3):
         call(pb.full((1,), float(value)))
-    return next(runs) == 1
+    return runs.getvalue() == "x"
 
 
 SEEN = {
