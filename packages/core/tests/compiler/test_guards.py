@@ -85,6 +85,11 @@ def test_properties_namespaces_and_slots_are_watched():
     for value in (1.0, 1.0, 5.0, 5.0):
         own._own = names.scale = slots.scale = value
         assert [function(pb.ones(1)).item() for function in functions] == [value] * 3
+    del slots.scale
+    with pytest.raises(AttributeError):
+        functions[2](pb.ones(1))
+    slots.scale = 2.0
+    assert functions[2](pb.ones(1)).item() == 2
 
 
 def test_items_of_sets_deques_and_arrays_of_bytes_are_watched():

@@ -55,8 +55,8 @@ class CannotWatch(Exception):
 
 def _has(value: Any, *names: str) -> bool:
     """Return True if an object has attributes; without running code of it."""
-    found = getattr(type(value), "__dict__", {}) | _own(value)
-    return all(name in found or hasattr(type(value), name) for name in names)
+    own = _own(value)
+    return all(name in own or hasattr(type(value), name) for name in names)
 
 
 def _own(value: Any) -> dict[str, Any]:
@@ -215,7 +215,7 @@ class _Walk:
         if _has(value, "_offset", "take"):
             return  # a generator of random numbers, whose position a program moves
         for name in _slots_of(value):
-            self.read(functools.partial(getattr, value, name), f"{where}.{name}")
+            self.read(functools.partial(getattr, value, name, None), f"{where}.{name}")
             self.pending.append((getattr(value, name), f"{where}.{name}"))
         is_model = _has(value, "_modules", "_parameters") or "param_groups" in own
         is_ours = kind.__module__.partition(".")[0] == "pullback"
