@@ -28,6 +28,7 @@ class Backward:
     def __init__(self, capture: Any, results: list[Any], graph: list[Tensor]):
         self.function = capture.owner.function
         self.count = len(results)
+        self.autocast = get_autocast_state()  # a replay has the same
         self.graph = [i for i, one in enumerate(results) if any(one is each for each in graph)]
         self.there = {  # results that were there before: arguments, and leaves from outside
             i for i, one in enumerate(results) if has_graph(one) and i not in self.graph
@@ -190,7 +191,7 @@ class Backward:
                 "its call: then it has no create_graph, nor another backward pass for other values"
             )
         _ = ctx.saved_tensors  # raises where they were changed since
-        with enable_grad(), _drawn_again(call.drawn), _autocast_as(call.autocast):
+        with enable_grad(), _drawn_again(call.drawn), _autocast_as(self.autocast):
             again = leaves(self.function(*call.args, **call.kwargs))
             pairs = [(again[i], one) for i, one in zip(self.graph, seeds) if one is not None]
         with enable_grad():
@@ -249,7 +250,6 @@ class _Call:
         self.entry = entry
         self.tensors = tensors
         self.args, self.kwargs = args, kwargs
-        self.autocast = get_autocast_state()
         self.rest: list[Any] = []
         self.drawn: list[Any] = []  # random numbers
         self.there: dict[int, Any] = {}
