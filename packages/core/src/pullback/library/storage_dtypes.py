@@ -153,7 +153,7 @@ def storage_dtype_named(name: str) -> StorageDtype:
     return _defined[name]
 
 
-# Attributes with values of elements, and methods that say how values lie in memory.
+# Attributes that are tensors of the elements.
 _OF_VALUES = frozenset(("H", "T", "imag", "mH", "mT", "real"))
 # Methods that need no elements.
 _OF_TENSORS = frozenset(
