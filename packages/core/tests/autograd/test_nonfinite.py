@@ -1,5 +1,6 @@
 """NaN and infinity: what anomaly detection checks, and derivatives of elements not selected."""
 
+import math
 import threading
 import warnings
 import weakref
@@ -363,3 +364,45 @@ def test_protection_keeps_no_graph_alive():
 def test_errors_name_the_public_function(call, message):
     with pytest.raises(TypeError, match="^" + message):
         call(pb.ones(2))
+
+
+# ---- operands that are results -------------------------------------------------------------------
+
+UNCHANGED = {
+    "contiguous": lambda x: x.contiguous(),
+    "to": lambda x: x.to(pb.float32),
+    "type_as": lambda x: x.type_as(x),
+    "dropout of a model that is evaluated": lambda x: pb.nn.functional.dropout(x, training=False),
+    "real": lambda x: x.real,
+    "atleast_1d": pb.atleast_1d,
+    "resolve_conj": lambda x: x.resolve_conj(),
+    "squeeze_": lambda x: x.squeeze_(),
+    "to_sparse": lambda x: x.to_sparse().to_dense(),
+    "einsum": lambda x: pb.einsum("i->i", x),
+    "mul_": lambda x: x.mul_(2),
+    "out": lambda x: pb.mul(x, 2, out=x),
+}
+MADE = {
+    "log_": lambda x: x.log_(),
+    "out": lambda x: pb.log(x, out=x),
+    "out of two": lambda x: pb.div(x, x * 0, out=pb.ones(3)),
+    "view": lambda x: x[:2].log_(),
+    "div_": lambda x: x.div_(pb.zeros(3)),
+}
+
+
+@pytest.mark.parametrize("name", UNCHANGED)
+def test_nan_that_an_operand_has_is_not_blamed_on_the_op_that_returns_it(name):
+    x = pb.tensor([1.0, math.nan, 0.0])
+    with set_detect_anomaly(True, check_forward=True):
+        UNCHANGED[name](x)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_operands_are_shown_as_they_were_before_a_write(name):
+    x = pb.tensor([-1.0, -1.0, 0.0])
+    checks = set_detect_anomaly(True, check_forward=True, check_inf=True)
+    with pytest.raises(RuntimeError) as found, checks:
+        MADE[name](x)
+    assert "made nan" in str(found.value) or "made inf" in str(found.value)
+    assert "from -1 to" in str(found.value) and "NaN" not in str(found.value)

@@ -39,6 +39,12 @@ def _warn_of(node, what, introduction):
     warnings.warn(what.format(node.name()) + text, stacklevel=3)
 
 
+def _copied(operand):
+    from pullback.autograd.diagnostics import nonfinite
+
+    return nonfinite.copied(operand)
+
+
 def _check_forward(name, operands, result):
     from pullback.autograd.diagnostics import nonfinite
 
@@ -51,7 +57,7 @@ def _check_gradients(node, grads, results):
     nonfinite.check_gradients(node, grads, results)
 
 
-anomaly.set_listeners(_report_failure, _check_forward, _check_gradients)
+anomaly.set_listeners(_report_failure, _copied, _check_forward, _check_gradients)
 
 
 def _checked(name, check_nan, check_inf, check_forward, sample):

@@ -10,7 +10,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTu
 from libc.stdint cimport uint32_t, uint64_t
 
 from pullback.abi cimport pb_event
-from pullback._c.graph.anomaly cimport note_forward, note_result, wants_result
+from pullback._c.graph.anomaly cimport note_forward, note_result, operands_before, wants_result
 from pullback._c.base.dtype cimport dtype as dtype_class
 from pullback._c.base.dtype cimport dtype_differentiable
 from pullback._c.dispatch.decompose cimport forward_or_decompose
@@ -325,14 +325,18 @@ cdef object apply_observed(Op op, PyObject **args, object target, way_to_apply a
     """Run an op and notify observers; in anomaly mode, check its results."""
     cdef pb_event event
     cdef object result
+    cdef list operands = None
     cdef bint checked = wants_result()
     if not checked and process.observer == NULL:
         return apply(op, args, target)
+    if checked and (op.flags & OP_INPLACE or target is not None):
+        operands = operands_before(op.nargs, args,
+                                   <object>args[0] if op.flags & OP_INPLACE else target)
     begin_op(&event, op, args)
     try:
         result = apply(op, args, target)
         if checked:
-            note_forward(op.name, op.nargs, args, result)
+            note_forward(op.name, op.nargs, args, operands, result)
         return result
     finally:
         end_op(&event)

@@ -32,17 +32,20 @@ cdef enum:
 
 cdef pb_globals *process = globals_()
 
-# Called with the node that failed, with (name of an op, operands, result), and with (node,
-# gradients that it got, those that it returned).
+# Called with the node that failed, with an operand that is going to be written, which a copy of it
+# stands for from then on, with (name of an op, operands, result), and with (node, gradients that it
+# got, those that it returned).
 cdef object on_failure = None
+cdef object on_write = None
 cdef object on_forward = None
 cdef object on_gradients = None
 
 
-def set_listeners(failure, forward, gradients):
+def set_listeners(failure, write, forward, gradients):
     """Install the functions of anomaly detection."""
-    global on_failure, on_forward, on_gradients
+    global on_failure, on_write, on_forward, on_gradients
     on_failure = failure
+    on_write = write
     on_forward = forward
     on_gradients = gradients
 
@@ -166,11 +169,34 @@ cdef bint wants_result() noexcept:
     return on_forward is not None and is_sampled(results_seen)
 
 
-cdef int note_forward(str name, int nargs, PyObject **args, object result) except -1:
-    """Notify of the result of an op, unless all its elements are seen to be finite."""
+cdef list operands_before(int nargs, PyObject **args, object written):
+    """Return the operands of an op; copies of those that it writes, one tensor or several."""
+    cdef int i
+    cdef list found = []
+    targets = written if isinstance(written, tuple) else (written,)
+    for i in range(nargs):
+        if args[i] == NULL:
+            continue
+        operand = <object>args[i]
+        found.append(on_write(operand) if any([one is operand for one in targets]) else operand)
+    return found
+
+
+cdef int note_forward(str name, int nargs, PyObject **args, list operands,
+                      object result) except -1:
+    """Notify of the result of an op, unless all its elements are seen to be finite.
+
+    ``operands`` are those that it had, if it writes; else an operand that it returns is as it was.
+    """
+    cdef int i
     if is_finite(<PyObject *>result):
         return 0
-    on_forward(name, [<object>args[i] for i in range(nargs) if args[i] != NULL], result)
+    if operands is None:
+        for i in range(nargs):
+            if args[i] == <PyObject *>result:
+                return 0
+        operands = [<object>args[i] for i in range(nargs) if args[i] != NULL]
+    on_forward(name, operands, result)
     return 0
 
 

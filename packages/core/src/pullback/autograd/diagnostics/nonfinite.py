@@ -15,10 +15,19 @@ from pullback._c.graph.tensor import Tensor
 _CHECKED = "nan", "inf"
 
 
+def copied(operand):
+    """Return the elements that an operand has before it is written; others as they are."""
+    if _checking.active or not _has_elements(operand):
+        return operand
+    with _check():
+        return elements_of(operand).clone()
+
+
 def check_forward(name, operands, result):
     """Raise if a result of an op has NaN or infinity that its operands do not have.
 
-    Of a sample of all ops, the operands may have it, too: the op that made it may be left out.
+    ``operands`` are as they were before it ran. Of a sample of all ops, the operands may have it,
+    too: the op that made it may be left out.
     """
     results = [one for one in _listed(result) if _has_elements(one)]
     if _are_finite(results):
@@ -30,15 +39,13 @@ def check_forward(name, operands, result):
                 count, index = _count(one, kind)
                 if not count:
                     continue
-                in_place = any(operand is one for operand in operands)
-                given = any(_has(operand, kind) for operand in operands if operand is not one)
+                given = any(_has(operand, kind) for operand in operands)
                 if given and sample == 1:
                     continue
                 raise RuntimeError(
                     f"{name}() made {kind} in {count} of {elements_of(one).numel()} elements of "
                     f"its result, the first at index {index}."
                     + (" An operand has some, too: an op before made them." if given else "")
-                    + (" It wrote them in place, and may have found some there." * in_place)
                     + _described(operands)
                 )
 
