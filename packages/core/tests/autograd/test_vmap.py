@@ -486,3 +486,29 @@ def test_a_batched_tensor_has_no_address():
         RuntimeError, match="Cannot access data pointer of Tensor that doesn't have"
     ):
         pb.vmap(lambda x: x.data_ptr() and x)(pb.ones(2))
+
+
+def test_data_of_a_batched_tensor_is_detached():
+    x = pb.ones(2, 3, requires_grad=True)
+    for mapped in (
+        pb.func.vmap(lambda v: v + v.data),
+        pb.func.vmap(pb.func.vmap(lambda v: v + v.data)),
+    ):
+        y = mapped(x)
+        assert y.device == x.device and pb.autograd.grad(y.sum(), x)[0].equal(pb.ones(2, 3))
+
+
+def test_data_of_a_batched_tensor_cannot_be_assigned():
+    def assign(v):
+        v.data = pb.zeros(3)
+
+    with pytest.raises(RuntimeError, match="assigning to `data` under vmap transform"):
+        pb.func.vmap(assign)(pb.ones(2, 3))
+
+
+def test_device_number_of_a_batched_tensor():
+    x = pb.ones(2, 3)
+    found = []
+    pb.func.vmap(lambda v: found.append((v.get_device(), v.device)) or v)(x)
+    assert found == [(x.get_device(), x.device)]
+    assert pb.empty(1, device="meta").get_device() == -1

@@ -475,9 +475,8 @@ cdef class Tensor:
 
     def get_device(self):
         """Return the device's number; -1 on host devices."""
-        if device_types()[self.storage.device_type].host:
-            return -1
-        return self.storage.device_index
+        index = tensor_device(self).index
+        return -1 if index is None else index
 
     def is_conj(self):
         """Return True if the elements are the conjugates of the values in memory."""

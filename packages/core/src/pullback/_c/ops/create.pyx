@@ -198,6 +198,8 @@ def alias_raw(Tensor source not None):
 
 def data_alias(Tensor source not None):
     """Return a leaf over the same memory with a version counter of its own (``Tensor.data``)."""
+    if source.flags & TENSOR_IS_BATCHED:
+        return source.detach()
     return tensor_over(source, storage_alias(source.storage), layout_retain(source.layout),
                        source.offset)
 

@@ -192,6 +192,8 @@ def set_data(Tensor self not None, value):
     if not is_tensor(value):
         raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
     source = <Tensor>value
+    if (self.flags | source.flags) & TENSOR_IS_BATCHED:
+        raise RuntimeError("assigning to `data` under vmap transform is not allowed")
     if not dtype_differentiable(source.dtype) and tensor_needs_grad(self):
         raise RuntimeError(f"data set to a tensor that requires gradients must be floating point "
                            f"or complex dtype, got {dtype_object(source.dtype).name}")
