@@ -1,5 +1,6 @@
 """record_sites: which lines and tensors are recorded, and what records keep alive."""
 
+import copy
 import gc
 import subprocess
 import sys
@@ -298,3 +299,76 @@ def test_parameters_of_a_model_that_is_made_inside_are_no_copies():
         loss = layer(pb.ones(1, 2)).sum()
     assert explain_grad(layer.weight, loss).status == "fine"
     assert not any("copy" in record.ends for record in sites.records)
+
+
+# ---- ends that are no operations' results --------------------------------------------------------
+
+
+class Marked(pb.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x * 2
+        ctx.mark_non_differentiable(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def written_through_data(w):
+    buffer = pb.zeros(2)
+    buffer.data.copy_(w * 2)
+    return buffer
+
+
+def written_through_detach(w):
+    buffer = pb.zeros(2)
+    buffer.detach().add_(w)
+    return buffer
+
+
+ENDS = {
+    "marked": (Marked.apply, "Marked", "returned this without a history"),
+    "alias": (written_through_data, "copy_", "wrote memory through .data"),
+    "alias of detach": (written_through_detach, "add_", "wrote memory through .data or a detached"),
+    "detach in vmap": (pb.func.vmap(lambda x: x.detach() * 2), "detach", "cut the history"),
+    "data in two vmaps": (
+        lambda w: pb.func.vmap(pb.func.vmap(lambda x: x.data))(w[None])[0],
+        ".data was read",
+        "has no history",
+    ),
+    "copy by copy": (copy.copy, "__copy__", "copied values into a new leaf"),
+    "copy by deepcopy": (copy.deepcopy, "__deepcopy__", "copied values into a new leaf"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_ends_that_no_result_shows(name):
+    make, op, text = ENDS[name]
+    w = pb.tensor([3.0, 1.0], requires_grad=True)
+    with record_sites():
+        loss = (make(w) * pb.ones(1, requires_grad=True)).sum()
+    found = explain_grad(w, loss)
+    assert found.reason == name.partition(" ")[0] or name.startswith("data"), str(found)
+    assert op in found.answer and text in found.answer and __file__ in found.answer
+
+
+def test_a_cut_branch_that_the_root_does_not_use():
+    w, v = pb.ones(2, requires_grad=True), pb.ones(2, requires_grad=True)
+    with record_sites():
+        logged = (w * 2).detach().norm()
+        loss = (v * v).sum()
+    found = explain_grad(w, loss)
+    assert found.reason == "unused" and logged > 0
+    assert "the root does not use the tensor, nor what detach (" in found.answer
+
+
+def test_a_number_is_followed_and_an_equal_literal_is_not():
+    w, v = pb.tensor([0.5, 1.5], requires_grad=True), pb.ones(2, requires_grad=True)
+    for made, reason in ((lambda number: number, "number"), (lambda number: 2.0, "number")):
+        with record_sites() as sites:
+            used = (v * made(w.sum().item())).sum()
+        assert explain_grad(w, used).reason == reason
+        product = next(record for record in sites.records if record.op == "mul")
+        assert len(product.inputs) == (2 if made(3.0) == 3.0 else 1)

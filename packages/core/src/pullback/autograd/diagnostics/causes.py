@@ -391,27 +391,26 @@ def _constant_sum(look: _Look) -> Cause | None:
     taken, values = look.taken, look.values
     if taken is None or look.position != 0:
         return None
+    weight = None
     if look.op in ("Softmax", "LogSoftmax") and "result" in values:
-        if values["result"].dim() == 0:
-            rows = taken.reshape(1, 1)
-        else:
-            rows = taken.movedim(values["dim"], -1)
+        pair = taken, values["result"]
+        rows, result = (v.movedim(values["dim"], -1) if v.dim() else v[None] for v in pair)
+        weight = result.exp() if look.op == "LogSoftmax" else None
+    elif look.op == "NativeBatchNorm" and "out1" in values:
+        dims = tuple(look.node._saved_dims)
+        rows = taken.movedim(dims, tuple(range(-len(dims), 0))).flatten(-len(dims))
     elif look.op.startswith("Native") and "out1" in values:
-        if look.op == "NativeBatchNorm":
-            dims = tuple(look.node._saved_dims)
-            rows = taken.movedim(dims, tuple(range(-len(dims), 0))).flatten(-len(dims))
-        else:
-            rows = taken.reshape(-1, taken.numel() // values["out1"].numel())
+        rows = taken.reshape(-1, taken.numel() // values["out1"].numel())
     else:
         return None
     if rows.shape[-1] == 1:
-        text = "normalizes over 1 element, so its result is constant"
-        return look.cause("constant_sum", text)
-    if bool((rows == rows[..., :1]).all()) and look.op != "LogSoftmax":
-        text = "takes the same gradient at all elements that it normalizes together: the sum of "
-        text += "its results is always 1" if look.op == "Softmax" else "its results is constant"
-        return look.cause("constant_sum", text)
-    return None
+        return look.cause("constant_sum", "normalizes over 1 element, so its result is constant")
+    expected = rows.mean(-1, True) if weight is None else rows.sum(-1, True) * weight
+    if not pullback.allclose(rows, expected, rtol=1e-3, atol=_peak(rows) * 1e-6):
+        return None
+    same, what = ("", "its results") if weight is None else (" times exp(result)", "exp(result)")
+    text = f"takes the same gradient{same} at all elements that it normalizes together: the sum of "
+    return look.cause("constant_sum", f"{text}{what} is constant")
 
 
 def _zero_result(look: _Look) -> Cause | None:

@@ -19,6 +19,10 @@ REASONS = {  # {} is the op, and the line that ran it; of .data the line alone
     "copy": "{} copied values into a new leaf",
     "no_create_graph": "{} computed a gradient without create_graph=True, so it has no history",
     "not_differentiable": "{} has no derivative",
+    "alias": "{} wrote memory through .data or a detached tensor; the tensor itself has no history "
+    "of it",
+    "marked": "{} returned this without a history: by mark_non_differentiable(), as integers, or "
+    "under no_grad()",
     "unused": "{} was the last operation here: the root does not use its result",
 }
 WHAT_TO_DO = {
@@ -32,6 +36,8 @@ WHAT_TO_DO = {
     "copy": "Use the tensor itself, or clone(), which has a history.",
     "no_create_graph": "Pass create_graph=True to differentiate through the gradient.",
     "not_differentiable": "Replace the operation by one that has a derivative.",
+    "alias": "Write the tensor itself.",
+    "marked": "Let backward() of the Function return its gradient; do not mark the result.",
     "unused": "Use the result in what the root is computed from.",
 }
 
@@ -88,9 +94,16 @@ class Lineage:
         consumed: set[int] = set()
         last: dict[int, Record] = {}
         for record in self.records:  # in the order of time
-            if not reached.intersection(record.inputs):
+            taken = reached.intersection(record.inputs)
+            if not taken:
                 continue
-            consumed.update(reached.intersection(record.inputs))
+            consumed.update(taken)
+            if record.function is None:
+                for number in taken.difference(record.tracked):
+                    made = last.get(number)
+                    if made is not None and made.function is not None:
+                        leads = not used.isdisjoint(record.outputs)
+                        found[End("marked", made.function, str(made.site), leads)] = None
             was_tracked = was_tracked or not set(self.start).isdisjoint(record.tracked)
             had_history = bool(reached.intersection(record.tracked))
             for number, end in zip(record.outputs, record.ends, strict=True):

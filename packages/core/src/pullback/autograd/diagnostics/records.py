@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pullback._c.graph.levels import whole
 from pullback._c.graph.tensor import Tensor
 
 KEY = "site_"  # of a node's metadata: the Site of the op that made the node
@@ -33,6 +34,7 @@ class Record(NamedTuple):
 
     Arrays and floats that an op returned have numbers, too. ``tracked`` are the inputs with a
     history; ``ends`` says of each output why it has none although an input has, or is None.
+    ``function`` is the custom Function whose ``forward`` ran the op.
     """
 
     op: str
@@ -41,6 +43,7 @@ class Record(NamedTuple):
     outputs: tuple[int, ...]
     tracked: tuple[int, ...]
     ends: tuple[str | None, ...]
+    function: str | None = None
 
     @property
     def end(self) -> str | None:
@@ -60,8 +63,17 @@ _table: dict[int, tuple[weakref.ref, list[int]]] = {}  # by id
 _counter = itertools.count()
 
 
+def _batch_of(tensor: Tensor) -> Tensor:
+    """Return the batch that a tensor stands for inside of vmap: it has the number for both."""
+    try:
+        return whole(tensor)
+    except RuntimeError:  # of one that has left the function
+        return tensor
+
+
 def numbers_of(tensor: Tensor) -> tuple[int, ...]:
     """Return the numbers that a tensor has had, one for each time it was written; none if new."""
+    tensor = _batch_of(tensor)
     entry = _table.get(id(tensor))
     return tuple(entry[1]) if entry is not None and entry[0]() is tensor else ()
 
@@ -80,6 +92,7 @@ def fresh_number() -> int:
 
 def number(tensor: Tensor, renew: bool = False) -> int:
     """Return a tensor's number: with ``renew`` another one, as after a write."""
+    tensor = _batch_of(tensor)
     key = id(tensor)
     entry = _table.get(key)
     if entry is None or entry[0]() is not tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 import weakref
@@ -87,7 +88,8 @@ class _Mode(TorchFunctionMode):
     def __init__(self) -> None:
         self.sites = Sites()
         self.arrays: dict[int, tuple[weakref.ref, int]] = {}  # numbers of arrays, by address
-        self.floats: dict[float, int] = {}  # numbers of what item() and its like returned
+        self.floats: dict[int, tuple[float, int]] = {}  # of what item() returned, by id
+        self.aliases: dict[int, tuple[weakref.ref, weakref.ref]] = {}  # of .data, by id
         self.given: list[int] = []  # ids of the tensors that the last call took
         with DisableTorchFunction(), grad_mode.inference_mode(False), grad_mode.enable_grad():
             node = pullback.zeros((), requires_grad=True).clone().grad_fn
@@ -124,7 +126,7 @@ class _Mode(TorchFunctionMode):
         if returned or written or lost or is_number:
             others = self._known_values(args) if self.arrays or self.floats else ()
             values = self._keep_value(result) if is_number else ()
-            self._note(func, before, returned, written, lost, others, values)
+            self._note(func, given, before, returned, written, lost, others, values)
 
     def _note_wrapper(self, made):
         """Record a new leaf over the memory of another tensor, as ``nn.Parameter`` makes it."""
@@ -146,9 +148,18 @@ class _Mode(TorchFunctionMode):
         made = fresh_number()
         if isinstance(value, numpy.ndarray):
             self.arrays[_address(value)] = (weakref.ref(value), made)
-        elif isinstance(value, float) and abs(value) not in (0.0, 1.0):
-            self.floats[value] = made
+        elif isinstance(value, float):
+            self.floats[id(value)] = value, made
         return (made,)
+
+    def _aliased(self, written):
+        """Return the tensors whose ``.data``, or what detach() returned of them, was written."""
+        found = []
+        for tensor in written:
+            alias, source = self.aliases.get(id(tensor), (lambda: None, lambda: None))
+            if alias() is tensor and source() is not None:
+                found.append(source())
+        return found
 
     def _known_values(self, args):
         """Return the numbers of arrays and floats among some arguments."""
@@ -157,22 +168,28 @@ class _Mode(TorchFunctionMode):
             if isinstance(value, numpy.ndarray):
                 reference, known = self.arrays.get(_address(value), (lambda: None, 0))
                 found.extend([known] if reference() is not None else [])
-            elif isinstance(value, float) and value in self.floats:
-                found.append(self.floats[value])
+            elif isinstance(value, float) and id(value) in self.floats:  # not an equal literal
+                found.append(self.floats[id(value)][1])
         return found
 
-    def _note(self, func, before, returned, written, lost, others, values):
+    def _note(self, func, given, before, returned, written, lost, others, values):
         site, frame = _here()
         tracked = tuple(item.number for item in before if item.tracked)
         inputs = (*(item.number for item in before), *others)
         changed = _with_bases(written)
-        targets = [number(t, renew=True) for t in (*changed, *lost)]
+        behind = self._aliased(written)
+        targets = [number(t, renew=True) for t in (*changed, *lost, *behind)]
         outputs = (*map(number, returned), *targets, *values)
         ends: list[str | None] = [None] * len(outputs)
-        if lost or (tracked and not _in_custom_forward(frame)):
+        function = _custom_function(frame)
+        if lost or (tracked and function is None):
             ends = [_end(func, t) for t in (*returned, *changed)]
-            ends += ["detach"] * len(lost) + ["number"] * len(values)
-        self.sites.records.append(Record(_name(func), site, inputs, outputs, tracked, tuple(ends)))
+            ends += ["detach"] * len(lost) + ["alias"] * len(behind) + ["number"] * len(values)
+        name = _name(func)
+        record = Record(name, site, inputs, outputs, tracked, tuple(ends), function)
+        self.sites.records.append(record)
+        if func in _functions().aliasing and returned:
+            self.aliases[id(returned[0])] = weakref.ref(returned[0]), weakref.ref(given[0])
         made = [t for t, end in zip((*returned, *changed), ends, strict=False) if end is None]
         _mark(made, [item.node for item in before], self.first, site)
 
@@ -205,6 +222,7 @@ class _Functions(NamedTuple):
     unrecorded: frozenset  # attributes that are other tensors, not computed from their owner
     numeric: frozenset  # return numbers, lists or arrays
     makers: frozenset  # make tensors of data
+    aliasing: frozenset  # return a tensor over the same memory, without its history
 
 
 @functools.cache
@@ -220,9 +238,10 @@ def _functions() -> _Functions:
         frozenset(
             (
                 *(pullback.tensor, pullback.as_tensor, pullback.asarray, pullback.from_numpy),
-                *(pullback.full, Tensor.new_tensor),
+                *(pullback.full, Tensor.new_tensor, Tensor.__copy__, Tensor.__deepcopy__),
             )
         ),
+        frozenset((Tensor.detach, Tensor.data.__get__)),
     )
 
 
@@ -254,6 +273,8 @@ def _end(func: Any, made: Tensor) -> str | None:
 def _here() -> tuple[Site, FrameType]:
     """Return the line of the user that runs an op, and its frame."""
     frame = user_frame() or sys._getframe()
+    while frame.f_code.co_filename == copy.__file__ and frame.f_back is not None:
+        frame = frame.f_back
     return Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name), frame
 
 
@@ -264,14 +285,14 @@ def _share_memory(first: Tensor, second: Tensor) -> bool:
         return False
 
 
-def _in_custom_forward(frame: FrameType) -> bool:
-    """True inside the ``forward`` of a custom Function, whose node is made afterwards."""
+def _custom_function(frame: FrameType) -> str | None:
+    """Return the custom Function whose ``forward`` a frame is in: its node is made afterwards."""
     above: FrameType | None = frame
     while above is not None:
         if above.f_code is _APPLY:
-            return True
+            return above.f_locals["cls"].__name__
         above = above.f_back
-    return False
+    return None
 
 
 def _tensors(values: Iterable[Any]) -> list[Tensor]:

@@ -148,11 +148,12 @@ def _by_records(answer: Answer, tensor: Tensor, root: Tensor, also: str) -> Grad
         return None
     answer.note_ends(ends)
     first = ends[0]
-    if first.reason == "unused":
-        text = (
-            f"The gradient is None: the root does not use the tensor; its last use is {first.op} "
-        )
-        return answer.give("none", "unused", f"{text}({first.site}).")
+    if not first.to_root and first.reason not in ("number", "copy"):
+        text = "The gradient is None: the root does not use the tensor"
+        where = f"{first.op} ({first.site})"
+        if first.reason == "unused":
+            return answer.give("none", "unused", f"{text}; its last use is {where}.")
+        return answer.give("none", "unused", f"{text}, nor what {where} made of it.")
     return answer.give("none", first.reason, f"The gradient is None: {first}.")
 
 
