@@ -3,9 +3,11 @@
 import pytest
 
 import pullback as pb
+from pullback import nn
 from pullback.autograd.graph import predict_peak, save_on_cpu, saved_tensors_hooks
+from pullback.utils.checkpoint import checkpoint
 
-functional = pb.nn.functional
+functional = nn.functional
 
 
 def leaf(*shape, dtype=None):
@@ -32,7 +34,7 @@ def convolutions():
 
 
 def transformer():
-    layer = pb.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+    layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
     return layer(pb.randn(4, 16, 32)).square().mean(), layer
 
 
@@ -127,6 +129,54 @@ def on_the_host():
         return (x.exp().sin() * x).sum(), x
 
 
+def checkpointed(layers, *shape):
+    h = leaf(*shape)
+    for layer in layers:
+        h = checkpoint(layer, h, use_reentrant=False)
+    return h.sum(), layers
+
+
+def mlp_in_segments(activation):
+    def segment():
+        return nn.Sequential(nn.Linear(64, 64), activation(), nn.Linear(64, 64), activation())
+
+    return checkpointed([segment() for _ in range(4)], 128, 64)
+
+
+def relu_in_segments():
+    return mlp_in_segments(nn.ReLU)
+
+
+def gelu_in_segments():
+    return mlp_in_segments(nn.GELU)
+
+
+def checkpointed_layer():
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    return checkpointed([layer, layer], 4, 16, 32)
+
+
+def checkpointed_convolution():
+    block = nn.Sequential(nn.Conv2d(4, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+    return checkpointed([block], 4, 4, 16, 16)
+
+
+def checkpointed_in_parts():
+    def block(x, mask):
+        q, k = x.chunk(2, -1)
+        return (q * mask).sigmoid() @ k.transpose(-1, -2).exp()
+
+    x = leaf(100, 80)
+    return checkpoint(block, x, pb.randn(100, 40), use_reentrant=False).sum(), x
+
+
+def sparse_embeddings():
+    table = nn.Embedding(5000, 16, sparse=True)
+    other = nn.Embedding(5000, 16, sparse=True)
+    rows = pb.randint(0, 5000, (50, 4))
+    return (table(rows) * other(rows)).sum() + table(rows[:10]).sum(), table
+
+
 def with_grads():
     """Products are added to the .grad of leaves in place."""
     x, y = leaf(10_000), leaf(10_000)
@@ -157,6 +207,8 @@ def measured(root, inputs=None):
         *(mlp, convolutions, transformer, attention, chain, fan_out, broadcast, embeddings),
         *(batch_norm, indexing, writes, several_outputs, complex_numbers, recurrent),
         *(custom_functions, half_in_hooks, on_the_host, with_grads, lower_precision),
+        *(relu_in_segments, gelu_in_segments, checkpointed_layer, checkpointed_convolution),
+        *(checkpointed_in_parts, sparse_embeddings),
     ],
 )
 def test_prediction_is_the_peak(make):

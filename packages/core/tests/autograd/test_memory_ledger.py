@@ -234,3 +234,16 @@ def test_wrong_roots(wrong):
 def test_root_without_a_graph():
     with pytest.raises(RuntimeError, match="does not require grad"):
         memory(pb.ones(1))
+
+
+def test_a_checkpoint_holds_its_arguments():
+    x, scale = pb.ones(256, requires_grad=True), pb.ones(256)
+    h = x.exp()
+    y = pb.utils.checkpoint.checkpoint(lambda h, s: (h * s).exp().sin(), h, scale)
+    ledger = memory(y.sum())
+    assert (ledger.total, ledger.elsewhere, ledger.packed) == (0, 2048, 0)
+    del h
+    ledger = memory(y.sum())
+    assert ledger.by_op["CheckpointInputsBackward"] == ledger.total == 1024
+    y.sum().backward()
+    assert memory((x * 1).sum()).total == 0

@@ -18,6 +18,7 @@ from pullback.autograd.diagnostics.walk import (
     node_title,
     nodes_from,
     op_name,
+    recomputed_values,
     saved_tensors,
     source_line,
     unobserved,
@@ -256,8 +257,9 @@ def _several(items):
 def memory(root):
     """Return a ``MemoryLedger`` of the graph behind a tensor, an edge, or a sequence of them.
 
-    It counts tensors that nodes saved, what pack hooks returned in their place, and tensors that
-    are attributes of a custom Function's ctx. Reading them runs no hook and checks no version.
+    It counts tensors that nodes saved, what pack hooks returned in their place, the arguments of
+    checkpoints, and tensors that are attributes of a custom Function's ctx. Reading them runs no
+    hook and checks no version.
 
     Raises: TypeError for anything but tensors and edges; RuntimeError for a tensor that does not
     require grad.
@@ -276,11 +278,12 @@ def memory(root):
     memories: dict = {}
     leaves = set()
     packed = count = 0
+    checkpoints: dict = {}
     for node in nodes_from([node for node, _ in edges_of("memory", root)]):
         count += 1
         leaf = getattr(node, "variable", None)
         if leaf is None:
-            packed += _count_saved(node, memories)
+            packed += _count_saved(node, memories, checkpoints)
         else:
             leaves.add(memory_owners(leaf)[2])
     for address, item in memories.items():
@@ -289,8 +292,14 @@ def memory(root):
     return MemoryLedger(count, memories, packed)
 
 
-def _count_saved(node, memories):
-    """Add the saved values of a node to a dict of memories; return how many have no tensor."""
+def _count_saved(node, memories, checkpoints):
+    """Add the saved values of a node to a dict of memories; return how many have no tensor.
+
+    Of what checkpoints recompute their arguments are added, once.
+    """
+    for region, *_ in recomputed_values(node):
+        if region not in checkpoints:
+            checkpoints[region] = _count_saved(region.saved_args, memories, checkpoints)
     entries = list(saved_tensors(node))
     if not entries:
         return 0

@@ -7,14 +7,16 @@ import sys
 import weakref
 from collections import Counter
 
+import pullback
 from pullback._c.base import state
 from pullback._c.engine.formula import formula_steps
 from pullback._c.graph import levels
+from pullback._c.graph.node import Node
 from pullback._c.graph.tensor import Tensor
 from pullback._c.ops import create
 from pullback._c.python import node_methods
 from pullback._c.python.node_methods import memory_owners
-from pullback.autograd.diagnostics.walk import tensors_in
+from pullback.autograd.diagnostics.walk import is_recomputed, tensors_in
 
 _FUSED_FROM = 1 << 12  # elements from which on the engine adds products in place
 _FUSED_EDGES = 8  # and the most edges of such a node
@@ -61,6 +63,10 @@ class Allocations:
 
     def count(self, tensor):
         """Count a tensor's memory, once, until the last tensor over it dies; return the tensor."""
+        if tensor.is_sparse:
+            self.count(tensor._indices())
+            self.count(tensor._values())
+            return tensor
         _, _, key, _, nbytes = memory_owners(tensor)
         number = id(tensor)
         if number in self.tensors or key in self.foreign or key in self.given:
@@ -140,6 +146,8 @@ class Formulas:
                 if target is not None and targets[k] is not None:
                     results[k] = self.counter.new(*target._input_metadata[nr][:2])
             return results
+        if op.name == "_embedding" and node._saved_sparse:
+            return [self.rows_taken(node, grads[0])]
         positions = _positions(op, len(targets))
         saved = self.stand_ins(node)
         for names, function in op.formulas.items():
@@ -228,9 +236,11 @@ class Formulas:
                 packed, shape, dtype = value
                 if shape is None:
                     continue
-                same = [t for t in tensors_in(packed) if t.dtype == dtype and t.shape == shape]
-                tensor = meta(shape, dtype) if same else self.counter.new(shape, dtype)
-                if same:
+                there = is_recomputed(packed) or any(
+                    t.dtype == dtype and t.shape == shape for t in tensors_in(packed)
+                )
+                tensor = meta(shape, dtype) if there else self.counter.new(shape, dtype)
+                if there:
                     self.counter.foreign.add(memory_owners(tensor)[2])
             found[name] = tensor
         return found
@@ -262,9 +272,26 @@ class Formulas:
             return tuple(value.shape) if name.endswith("_shape") else _Like(value)
         return value
 
+    def rows_taken(self, node, grad):
+        """Return the sparse gradient of a table, without values."""
+        target, nr = node.next_functions[0]
+        shape = target._input_metadata[nr][0]
+        rows = grad.reshape(-1, shape[1])
+        numbers = meta(rows.shape[:1], pullback.int64)
+        self.counter.given.add(memory_owners(numbers)[2])  # they are saved
+        return self.counter.count(pullback.sparse.gradient_of_rows(rows, shape, numbers))
+
     def zeros(self, node):
         """Return what stands for the missing gradient of the first output."""
         return self.counter.new(*node._input_metadata[0][:2])
+
+
+def edges_by_name(node):
+    """Return the edges of a node by the names of the tensor arguments that they belong to."""
+    op, edges = node_methods.node_inside(node), node.next_functions
+    if op is None or isinstance(op, Node):
+        return {}
+    return {name: edges[where[0]] for name, where in _positions(op, len(edges)).items() if where}
 
 
 def _positions(op, count):

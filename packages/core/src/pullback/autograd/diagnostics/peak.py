@@ -11,12 +11,19 @@ import heapq
 import math
 from collections import Counter
 
+import pullback
 from pullback._c.graph.node import Node
 from pullback._c.python import node_methods
 from pullback._c.python.node_methods import memory_owners
 from pullback.autograd.diagnostics.memory import memory
-from pullback.autograd.diagnostics.meta_formulas import Formulas, is_sole, meta
-from pullback.autograd.diagnostics.walk import edges_of, nodes_from, saved_tensors, unobserved
+from pullback.autograd.diagnostics.meta_formulas import Formulas, edges_by_name, is_sole, meta
+from pullback.autograd.diagnostics.walk import (
+    edges_of,
+    nodes_from,
+    recomputed_values,
+    saved_tensors,
+    unobserved,
+)
 
 __all__ = ["predict_peak"]
 
@@ -33,9 +40,10 @@ def predict_peak(root, inputs=None):
     What counts are gradients, results of formulas and saved values; also the implicit gradient of a
     root with one element, but not gradients that the caller gives. Not counted: the workspace of
     kernels and what decompositions allocate, such as those of ``interpolate`` and ``lu``; what
-    ``backward`` of a custom Function and hooks allocate beyond results and unpacked tensors. Of a
-    checkpoint every recomputed tensor counts by itself, which is too much. A formula that reads
-    values, such as that of a boolean mask, counts with the sizes of its results alone.
+    ``backward`` of a custom Function and hooks allocate beyond results and unpacked tensors. The
+    function of a checkpoint counts with what it saves, once it runs again, but not with results
+    that it drops. A formula that reads values, such as that of a boolean mask, counts with the
+    sizes of its results alone.
 
     Raises: TypeError for anything but tensors and edges; RuntimeError for a tensor that does not
     require grad, and for a graph whose saved values were freed.
@@ -63,6 +71,7 @@ class _Pass:
         self.captured = {node for node, _ in wanted or ()}
         self.buffers: dict = {}  # node -> output number -> gradient
         self.outlives: list = []  # gradients that live when the pass is over
+        self.regions: dict = {}  # checkpointed call -> what it recomputes
         self.count_edges(wanted)
 
     def count_edges(self, wanted):
@@ -70,6 +79,9 @@ class _Pass:
         self.dependencies: Counter = Counter()
         above: dict = {}
         for node in nodes_from([node for node, _ in self.edges]):
+            for region, name, shape, dtype in recomputed_values(node):
+                found = self.regions.setdefault(region, _Recomputed(region))
+                found.add(node, name, math.prod(shape) * dtype.itemsize)
             for below, _ in node.next_functions:
                 if below is not None:
                     self.dependencies[below] += 1
@@ -129,7 +141,9 @@ class _Pass:
         buffer = self.buffers.setdefault(node, {})
         if nr not in buffer:
             buffer[nr] = value
-        elif not is_sole(buffer, nr):
+        elif value.is_sparse and buffer[nr].is_sparse:
+            buffer[nr] = self.counter.count(pullback.sparse.coo.Rules.total(buffer[nr], value))
+        elif buffer[nr].is_sparse or not is_sole(buffer, nr):
             buffer[nr] = self.counter.new(value.shape, value.dtype)
 
     def run_node(self, node):
@@ -140,6 +154,9 @@ class _Pass:
         results: list = [None] * len(node.next_functions)
         if node in self.captured:
             self.outlives.extend(grads)
+        for region, *_ in recomputed_values(node):
+            self.counter.live += self.regions[region].run()
+            self.counter.pass_by(0)
         leaf = getattr(node, "variable", None)
         if leaf is not None:
             self.accumulate_leaf(leaf, grads)
@@ -190,7 +207,11 @@ class _Pass:
         """Add a gradient to a leaf's .grad; one that nothing else holds becomes it."""
         if grads[0] is None or leaf.grad is not None:
             return
-        if is_sole(grads, 0) and grads[0].stride() == leaf.stride():
+        if grads[0].is_sparse:
+            owned = grads[0]._values()._base is None
+            kept = grads[0] if owned else pullback.sparse.coo.Rules.clone(grads[0])
+            self.outlives.append(self.counter.count(kept))
+        elif is_sole(grads, 0) and grads[0].stride() == leaf.stride():
             self.outlives.append(grads[0])
         else:
             self.outlives.append(self.counter.new(leaf.shape, leaf.dtype))
@@ -203,3 +224,70 @@ class _Pass:
                 self.left[key] -= 1
                 if not self.left[key] and self.memories[key].holders == "graph":
                     self.counter.live -= self.memories[key].nbytes
+        for region, name, *_ in recomputed_values(node):
+            known = self.regions[region]
+            self.counter.live -= known.take(node, name)
+            if not known.left:
+                self.free_saved(region.saved_args)
+
+
+class _Recomputed:
+    """The memory that a checkpointed call allocates when it runs again.
+
+    Which saved values share memory follows from the graph: an input of a node is what the node
+    below its edge returned, or what that is a view of.
+    """
+
+    def __init__(self, region):
+        self.first = region.saved_args._sequence_nr()  # all nodes of the call have higher numbers
+        edges = [below for below, _ in region.saved_args.next_functions[1:]]
+        saved = [tensor for _, _, tensor in saved_tensors(region.saved_args)]
+        self.constants = {
+            tensor.nbytes
+            for tensor, below in zip(saved, edges)
+            if below is None and tensor is not None
+        }
+        self.keys: dict = {}  # node and name of a saved value -> its memory
+        self.nbytes: dict = {}  # memory -> bytes
+        self.uses: Counter = Counter()
+        self.left = 0  # values that no node has used
+        self.has_run = False
+
+    def add(self, node, name, nbytes):
+        """Count one saved value."""
+        self.left += 1
+        key = self.keys[node, name] = self.memory_of(node, name, nbytes)
+        if key is not None:
+            self.nbytes[key] = max(nbytes, self.nbytes.get(key, 0))
+            self.uses[key] += 1
+
+    def run(self):
+        """Return the bytes that are allocated now: all of them for the first value."""
+        was_run, self.has_run = self.has_run, True
+        return 0 if was_run else sum(self.nbytes.values())
+
+    def take(self, node, name):
+        """Return the bytes that are freed after a node has used a value."""
+        self.left -= 1
+        key = self.keys[node, name]
+        self.uses[key] -= 1
+        return 0 if self.uses[key] else self.nbytes.get(key, 0)
+
+    def memory_of(self, node, name, nbytes):
+        """Return what identifies the memory of a saved value; None if it exists anyway."""
+        if name in ("out", "result"):
+            return node, 0
+        if name.startswith("out") and name[3:].isdecimal():
+            return node, int(name[3:])
+        edge = edges_by_name(node).get(name)
+        if edge is None:
+            return node, name
+        below, nr = edge
+        if below is None:
+            return None if nbytes in self.constants else (node, name)
+        while getattr(below, "variable", None) is None and below._sequence_nr() > self.first:
+            op = node_methods.node_inside(below)
+            if isinstance(op, Node) or op is None or not op.entry.view:
+                return below, nr
+            below, nr = below.next_functions[0]
+        return None

@@ -110,16 +110,35 @@ def tensors_in(value, depth=2):
         yield from tensors_in(value.value, depth)
 
 
+def is_recomputed(packed):
+    """True for what a checkpoint packs a saved tensor into.
+
+    It belongs to a region, which runs again, and whose ``saved_args`` is a node with the arguments.
+    """
+    return hasattr(packed, "checkpoint_region")
+
+
+def recomputed_values(node: Node):
+    """Yield what a checkpoint recomputes for a node: its region, and name, shape and dtype."""
+    inner = node_methods.node_inside(node)
+    for name, kind, value in node_methods.saved_entries(inner if isinstance(inner, Node) else node):
+        if kind == "packed" and is_recomputed(value[0]):
+            yield (value[0].checkpoint_region, name, *value[1:])
+
+
 def saved_tensors(node: Node):
     """Yield (name, kind, tensor or None) of what a node has saved, without hooks and checks.
 
     Beside the kinds of ``node_methods.saved_entries`` there is "attribute", of a custom Function's
-    ctx. For a packed value without a tensor the last is None.
+    ctx. For a packed value without a tensor the last is None; what a checkpoint recomputes is left
+    out.
     """
     inner = node_methods.node_inside(node)
     for name, kind, value in node_methods.saved_entries(inner if isinstance(inner, Node) else node):
         if kind != "packed":
             yield name, kind, value
+            continue
+        if is_recomputed(value[0]):
             continue
         found = list(tensors_in(value[0]))
         for tensor in found or [None]:

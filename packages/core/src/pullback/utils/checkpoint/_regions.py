@@ -114,14 +114,14 @@ class GraphExecGroup:
 class Holder:
     """The placeholder of a saved tensor."""
 
-    __slots__ = ("__weakref__", "region", "values")
+    __slots__ = ("__weakref__", "checkpoint_region", "values")
 
     def __init__(self, region):
-        self.region = region
+        self.checkpoint_region = region
         self.values = {}  # of each pass: the tensor, or None after it was taken
 
 
-class Inputs(Function):
+class CheckpointInputs(Function):
     """Saves tensors under the outer hooks, so that an outer checkpoint recomputes them."""
 
     @staticmethod
@@ -134,7 +134,7 @@ def save_inputs(tensors):
     """Return a node that saves tensors with their histories."""
     disabled = levels.disable_all_levels()  # tangents stay with the tensors
     try:
-        return Inputs.apply(create.empty_tensor((0,)).requires_grad_(), *tensors).grad_fn
+        return CheckpointInputs.apply(create.empty_tensor((0,)).requires_grad_(), *tensors).grad_fn
     finally:
         levels.restore_levels(disabled)
 
@@ -320,13 +320,13 @@ def take(holder):
     try:
         return _take(holder)
     except CheckpointError as error:
-        if holder.region.explain is None:
+        if holder.checkpoint_region.explain is None:
             raise
-        raise CheckpointError(holder.region.explain()) from error
+        raise CheckpointError(holder.checkpoint_region.explain()) from error
 
 
 def _take(holder):
-    region = holder.region
+    region = holder.checkpoint_region
     key = _of_thread.group or engine.current_task_id()
     if key == -1:  # no backward pass runs: recompute it for this use only
         key = object()
