@@ -88,7 +88,7 @@ ALLOWED = {
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
             *("ops", "backend", "autograd", "func", "."),
         },
-        "library": {"_help", "autograd", "backend", "utils", "."},
+        "library": {"_help", "autograd", "backend", "serialization", "utils", "."},
         "sparse": {"_help", "_c/engine", "."},
         "storage": {
             *("_help", "_c/base", "_c/device", "_c/interop", "multiprocessing", "ops/rules", "."),

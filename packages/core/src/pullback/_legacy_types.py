@@ -234,7 +234,7 @@ def legacy_tensor(args, size, dtype, default, device=None, any_dtype=False):
     A tensor must have the dtype, unless ``any_dtype``.
 
     Raises: TypeError for other arguments; RuntimeError for another type of device than that of
-    the default.
+    the default; NotImplementedError for a sparse or stored tensor.
     """
     from pullback._construct import tensor
 
@@ -255,6 +255,11 @@ def legacy_tensor(args, size, dtype, default, device=None, any_dtype=False):
         if first.dtype != (first.dtype if any_dtype else dtype):
             raise TypeError(
                 f"new(): expected pullback.{type_name(dtype)}Tensor (got {shown_type(first)})"
+            )
+        if hasattr(first, "_elements_elsewhere"):
+            raise NotImplementedError(
+                f"Tensor(): cannot access the storage of a {type(first).__name__}; use "
+                f"pullback.tensor() or clone()"
             )
         return ops.alias(first)
     elif len(args) == 1 and (isinstance(first, bool) or not _is_size(first)):

@@ -269,3 +269,15 @@ def test_sparse_adam_refuses_dense_gradients_and_sparse_parameters():
         pb.optim.SparseAdam([holder(pb.ones(4, 2))]).step()
     with pytest.raises(ValueError, match=r"Sparse params at indices \[\[0, 0\]\]"):
         pb.optim.SparseAdam([made()])
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct")
+@pytest.mark.parametrize("dtype", [None, pb.float64])
+@pytest.mark.parametrize("make", [pb.tensor, pb.as_tensor, pb.asarray])
+def test_constructors_of_sparse_tensors(make, dtype):
+    x = pb.sparse_coo_tensor([[0, 2]], [1.0, 2.0], (3,))
+    made = make(x, dtype=dtype)
+    assert made.is_sparse and made.device == x.device
+    assert made.dtype == (dtype or pb.float32) and made.to_dense().tolist() == [1, 0, 2]
+    with pytest.raises(NotImplementedError, match="cannot access the storage of a SparseTensor"):
+        pb.Tensor(x)

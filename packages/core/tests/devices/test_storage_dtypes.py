@@ -294,7 +294,7 @@ def test_state_dicts_and_files(rows, x):
     file = io.BytesIO()
     pb.save(state, file)
     file.seek(0)
-    loaded = pb.load(file, weights_only=False)["weight"]
+    loaded = pb.load(file)["weight"]
     assert type(loaded) is StoredTensor and loaded.equal(layer.weight)
     with pb.no_grad():
         layer.weight.zero_()
@@ -355,7 +355,31 @@ def test_parts_may_change_their_sizes():
     assert stored.tolist() == other.tolist() == [[1, 2], [1, 3]] and len(other.parts[0]) == 4
 
 
+@pytest.mark.filterwarnings("ignore:To copy construct")
+@pytest.mark.parametrize("dtype", [None, pb.float64])
+@pytest.mark.parametrize("make", [pb.tensor, pb.as_tensor, pb.asarray, pb.ones(1).new_tensor])
+def test_constructors_read_the_values(rows, x, make, dtype):
+    stored = rows.store(x)
+    made = make(stored, dtype=dtype)
+    assert made.dtype == dtype or dtype is None
+    assert made.to(pb.float32).equal(rows.load(stored))
+
+
+def test_shared_memory(rows, x):
+    layer = pb.nn.Linear(6, 4, bias=False)
+    layer.weight = pb.nn.Parameter(rows.store(x))
+    assert not layer.weight.is_shared()
+    layer.share_memory()
+    assert layer.weight.is_shared() and all(part.is_shared() for part in layer.weight.parts)
+    assert layer.weight.equal(rows.store(x))
+
+
 # ---- what is refused -----------------------------------------------------------------------------
+
+
+def test_the_legacy_constructor_refuses(rows, x):
+    with pytest.raises(NotImplementedError, match="cannot access the storage of a StoredTensor"):
+        pb.Tensor(rows.store(x))
 
 
 @pytest.mark.parametrize(
@@ -363,7 +387,6 @@ def test_parts_may_change_their_sizes():
     [
         lambda v: v.data_ptr(),
         lambda v: v.untyped_storage(),
-        lambda v: v.share_memory_(),
         lambda v: v.set_(pb.ones(2)),
     ],
 )

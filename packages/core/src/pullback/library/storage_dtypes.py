@@ -11,6 +11,7 @@ import pullback
 from pullback import Tensor
 from pullback.autograd import Function
 from pullback.overrides import DisableTorchFunctionSubclass
+from pullback.serialization.names import allow_in_files
 from pullback.utils.pytree import tree_map_only
 
 __all__ = ["StorageDtype", "StoredTensor", "define_storage_dtype"]
@@ -167,7 +168,7 @@ _OF_TENSORS = frozenset(
 _WITHOUT_MEMORY = frozenset(
     (
         *("__array_interface__", "__cuda_array_interface__", "const_data_ptr", "data_ptr"),
-        *("is_set_to", "set_", "share_memory_", "storage", "untyped_storage"),
+        *("is_set_to", "set_", "storage", "untyped_storage"),
     )
 )
 _PASSES = {"backward": (1,), "grad": (2,)}  # with the positions of gradients
@@ -181,8 +182,7 @@ class StoredTensor(Tensor):
     Operations compute with its values, in ``dtype``, and return plain tensors; one that writes it
     in place stores what it has written. ``detach``, ``clone``, ``to`` another device, copies,
     pickles and ``nn.Parameter`` keep it stored. A view of it is one of its values: what is written
-    there is not stored. ``pullback.tensor`` does not ask for the values, and gives NaN; ``clone``
-    and ``storage_dtype.load`` do. ``parts`` are the tensors that ``encode`` made, ``stored_bytes``
+    there is not stored. ``parts`` are the tensors that ``encode`` made, ``stored_bytes``
     is their size.
 
     Raises: RuntimeError where it requires grad and would be written while gradients are recorded,
@@ -191,6 +191,7 @@ class StoredTensor(Tensor):
 
     parts: tuple[Tensor, ...]
     storage_dtype: StorageDtype
+    _elements_elsewhere = True
 
     @property
     def stored_bytes(self) -> int:
@@ -228,6 +229,9 @@ class StoredTensor(Tensor):
             return _detached(args[0])
         if name == "__copy__":
             return _with_attributes(_detached(args[0]), args[0])
+        if name in ("is_shared", "share_memory_"):
+            found = [getattr(part, name)() for part in args[0].parts]
+            return args[0] if name == "share_memory_" else all(found)
         if name in _MOVES and args and isinstance(args[0], StoredTensor):
             return _moved(func, *args, **kwargs)
         return _computed(func, args, kwargs, name)
@@ -263,13 +267,21 @@ class StoredTensor(Tensor):
     def __reduce_ex__(self, protocol):
         own = {k: v for k, v in vars(self).items() if k not in ("parts", "storage_dtype")}
         like = tuple(self.shape), self.dtype, self.requires_grad
-        return _rebuild, (self.storage_dtype, self.parts, *like), own
+        return _rebuild, (self.storage_dtype, self.parts, *like, own)
 
 
-def _rebuild(storage_dtype, parts, shape, dtype, requires_grad):
-    """Return a tensor of some parts; pickles call this."""
+def _rebuild(storage_dtype, parts, shape, dtype, requires_grad, own):
+    """Return a tensor of some parts; pickles, and files, which may contain anything, call this."""
+    if not isinstance(storage_dtype, StorageDtype) or not all(type(p) is Tensor for p in parts):
+        raise TypeError("a stored tensor is loaded of a StorageDtype and plain tensors")
     like = pullback.empty((), dtype=dtype, device=parts[0].device).expand(shape)
-    return storage_dtype.wrap(parts, like).requires_grad_(requires_grad)
+    made = storage_dtype.wrap(parts, like).requires_grad_(requires_grad)
+    vars(made).update({k: v for k, v in own.items() if k not in vars(made)})
+    return made
+
+
+allow_in_files(_rebuild)
+allow_in_files(storage_dtype_named)
 
 
 def _like(stored, parts):

@@ -27,6 +27,7 @@ class SparseTensor(Tensor):
     """
 
     _coo: tuple[Tensor, Tensor, bool]  # indices, values, whether it is coalesced
+    _elements_elsewhere = True
     layout = pb.sparse_coo
     is_sparse = True
     is_cpu = property(lambda self: self.device.type == "cpu")

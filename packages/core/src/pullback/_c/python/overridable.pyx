@@ -40,6 +40,8 @@ cdef object call_overridable(PyObject *self, PyObject *const *args, size_t nargs
                 type(<object>args[i]) is not Tensor and is_overriding(<object>args[i]))
     if not overridden and function.by_arguments:
         return PyObject_Vectorcall(function.__wrapped__, args, nargsf, names)
+    if not overridden and given and has_elements_elsewhere(<object>args[0]):
+        return PyObject_Vectorcall(function.__wrapped__, args, nargsf, names)
     if not overridden:
         state = thread_state()
         before = state.overrides_off
@@ -53,6 +55,12 @@ cdef object call_overridable(PyObject *self, PyObject *const *args, size_t nargs
         kwargs = {<object>PyTuple_GET_ITEM(<object>names, i): <object>args[given + i]
                   for i in range(named)}
     return call_override(function, tuple([<object>args[i] for i in range(given)]), kwargs)
+
+
+cdef bint has_elements_elsewhere(object value) except -1:
+    """True for a tensor of a class that must see each call: its own memory means nothing."""
+    return (type(value) is not Tensor and is_overriding(value)
+            and getattr(type(value), "_elements_elsewhere", False))
 
 
 cdef class Overridable:
