@@ -143,6 +143,7 @@ def test_derivatives_run_under_the_autocast_of_the_call():
     ("schema", "decomposition", "kind", "message"),
     [
         ("(Tensor(a!) x) -> ()", abs, ValueError, "has arguments that are written"),
+        ("(Tensor x, Tensor x) -> Tensor", abs, ValueError, "has two arguments of one name"),
         ("(Tensor x, *, int n) -> Tensor", abs, ValueError, r"has arguments behind '\*'"),
         ("(Tensor x) -> float", abs, ValueError, "has results other than tensors"),
         ("(Tensor x) -> ()", abs, ValueError, "has results other than tensors"),
@@ -350,3 +351,20 @@ def test_a_kernel_that_fails_in_a_replay(square):
 def test_a_number_that_no_table_has():
     with pytest.raises(RuntimeError, match="at most 512 primitives"):
         install_kernel("ref", 512, masks.F32, abs)
+
+
+def test_a_decomposition_that_writes_an_argument_is_refused():
+    def first(x, others):
+        return others[-1].add_(x) if x.sum() > 0 else x * 2
+
+    made = define_primitive("tests_own::writing", "(Tensor x, Tensor[] others) -> Tensor", first)
+    assert made(-pb.ones(2), [pb.ones(2)]).tolist() == [-2, -2]
+    for mode in (pb.enable_grad, pb.no_grad):
+        with (
+            mode(),
+            pytest.raises(RuntimeError, match="tests_own::writing: the decomposition wrote"),
+        ):
+            made(pb.ones(2), [pb.ones(2), pb.ones(2)])
+    x = pb.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="tests_own::writing: the decomposition wrote"):
+        made(x, [pb.ones(2)])

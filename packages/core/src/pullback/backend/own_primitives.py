@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable
 from importlib import import_module
@@ -45,9 +46,9 @@ def define_primitive(
     those in the decomposition; the schema has tensors and one result, but no lists of tensors.
 
     Raises: ValueError for a name without a namespace, or a schema of another form, with arguments
-    behind ``*``, arguments that are written, or results other than tensors; TypeError for a
-    decomposition that cannot be called; RuntimeError for a name that is defined already, or a
-    schema that cannot be read.
+    behind ``*``, arguments that are written, two of one name, or results other than tensors;
+    TypeError for a decomposition that cannot be called; RuntimeError for a name that is defined
+    already, or a schema that cannot be read, and when the decomposition writes an argument.
 
     >>> import pullback
     >>> from pullback.backend import define_primitive
@@ -79,6 +80,8 @@ def define_primitive(
         problem = "has arguments behind '*'"
     elif made.is_mutable:
         problem = "has arguments that are written"
+    elif len({argument.name for argument in made.arguments}) < len(made.arguments):
+        problem = "has two arguments of one name"
     elif made.returns != ("Tensor[]",) and {*made.returns} != {"Tensor"}:
         problem = "has results other than tensors"
     if problem is not None:
@@ -88,6 +91,7 @@ def define_primitive(
     library.define(name, schema)
     if example is not None:
         _examples[name] = example
+    decomposition = _without_writes(name, decomposition)
     library.register_kernel(name, None, decomposition)
     library.register_autograd(name, _backward(decomposition), setup_context=_save)
     operator = getattr(import_module("pullback.library.operators").namespace(space), short).default
@@ -118,6 +122,27 @@ def _checked_example(name: str, schema: Any, example: Any) -> tuple[Any, ...]:
     if not sizes or min(sizes) < 2:
         raise ValueError(f"define_primitive(): the example of {name!r} needs sizes above 1")
     return example
+
+
+def _without_writes(name: str, decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a decomposition that raises RuntimeError when it has written an argument."""
+    tensor = import_module("pullback").Tensor
+
+    @functools.wraps(decomposition)
+    def run(*args: Any) -> Any:
+        listed = [arg if isinstance(arg, list) else [arg] for arg in args]
+        given = [one for some in listed for one in some if isinstance(one, tensor)]
+        counted = [one for one in given if not one.is_inference()]
+        versions = [one._version for one in counted]
+        found = decomposition(*args)
+        if versions != [one._version for one in counted]:
+            raise RuntimeError(
+                f"{name}: the decomposition wrote one of its arguments in place, of which nothing "
+                f"is recorded; it must write to a clone()"
+            )
+        return found
+
+    return run
 
 
 # ---- derivatives ---------------------------------------------------------------------------------
