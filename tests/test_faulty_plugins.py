@@ -1,6 +1,7 @@
 """Plugins that are wrong: one clear message that names backend and op; everything else works."""
 
 import ctypes
+import sys
 import textwrap
 
 import pytest
@@ -84,7 +85,10 @@ def test_kernel_that_takes_other_arguments(faulty):
 
 def test_kernel_that_reports(faulty):
     lines = "def refuse(out, x): raise ValueError('too small')\nkernels['exp'] = ALL, refuse"
-    assert faulty(lines, "x.exp()") == "ValueError | too small"
+    message = faulty(lines, "x.exp()")
+    assert message.startswith("ValueError | too small")
+    if sys.version_info >= (3, 11):  # which has notes, that are not part of the message
+        assert message == "ValueError | too small"
 
 
 CUT = """

@@ -156,7 +156,7 @@ def test_architecture_page_has_every_folder(root):
     text = (root / "docs/develop/architecture.md").read_text()
     missing = []
     for package in root.glob("packages/*/src/*"):
-        for folder in package.rglob("*/"):
+        for folder in filter(Path.is_dir, package.rglob("*")):
             path = folder.relative_to(package.parent).as_posix().removeprefix("pullback/")
             if any(file.is_file() for file in folder.iterdir()) and "__pycache__" not in path:
                 missing += [path] if f"`{path}/`" not in text else []

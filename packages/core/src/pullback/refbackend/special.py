@@ -73,8 +73,9 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "ndtri": lambda special, x: special.ndtri(x),
     "scaled_modified_bessel_k0": lambda special, x: special.k0e(x),
     "scaled_modified_bessel_k1": lambda special, x: special.k1e(x),
-    "igamma": lambda special, x, y: special.gammainc(x, y),
-    "igammac": lambda special, x, y: special.gammaincc(x, y),
+    # Before SciPy 1.16 they are numbers for NaN and 0.
+    "igamma": lambda special, x, y: np.where(np.isnan(x), x, special.gammainc(x, y)),
+    "igammac": lambda special, x, y: np.where(np.isnan(x), x, special.gammaincc(x, y)),
     "chebyshev_polynomial_t": _polynomial(lambda special, n, x: special.eval_chebyt(n, x)),
     "chebyshev_polynomial_u": _polynomial(_second_kind),
     "chebyshev_polynomial_v": _polynomial(

@@ -429,6 +429,8 @@ def describe(error):
         return "MemoryError"
     if isinstance(error, pickle.PicklingError):
         return "MemoryError"  # what pickle makes of any failed look-up
+    if str(error) == "multi-dimensional sub-views are not implemented":
+        return "MemoryError"  # what NumPy makes of a buffer that it did not get, on Python 3.10
     return "".join(traceback.format_exception(error))[-1500:]
 
 

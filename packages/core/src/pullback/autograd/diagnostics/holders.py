@@ -229,6 +229,8 @@ class _Search:
         for referrer in referrers:
             if id(referrer) in self.mine or id(referrer) in passed:
                 continue
+            if isinstance(referrer, FrameType):
+                found += self.suspended(referrer)
             if isinstance(referrer, (FrameType, Node)):
                 continue  # local variables were found already, saved values are found by the walk
             found += self.described(referrer, item, depth, passed)
@@ -236,6 +238,15 @@ class _Search:
                 found[_MOST:] = [Holder("python", "and more")]
                 break
         return found
+
+    def suspended(self, frame):
+        """Return the generator or coroutine of a frame: before Python 3.11 it is no referrer."""
+        for owner in gc.get_referrers(frame):
+            frames = getattr(owner, "gi_frame", None), getattr(owner, "cr_frame", None)
+            is_running = getattr(owner, "gi_running", getattr(owner, "cr_running", False))
+            if frame in frames and not is_running:
+                return [Holder("python", self.position(owner, None)[0])]
+        return []
 
     def described(self, referrer, item, depth, passed):
         """Return the holders that an object with a reference to another stands for."""
