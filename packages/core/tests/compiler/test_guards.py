@@ -441,6 +441,71 @@ def test_results_that_share_memory_are_not_written_in_place():
         assert z.grad.tolist() == [9, 9]
 
 
+def test_attributes_of_tensors_are_watched():
+    layer, scale = pb.nn.Linear(2, 2), pb.ones(2)
+    layer.weight.decay, scale.factor = 0.5, 2.0
+
+    @pb.compile
+    def penalty(x):
+        decayed = (p.square().sum() * getattr(p, "decay", 0) for p in layer.parameters())
+        return (x * scale.factor).sum() + sum(decayed)
+
+    def expected(factor, decay):
+        return 2 * factor + layer.weight.square().sum() * decay
+
+    x = pb.ones(2)
+    for factor, decay in ((2.0, 0.5), (3.0, 0.5), (3.0, 0.25)):
+        scale.factor, layer.weight.decay = factor, decay
+        for _ in range(2):
+            pb.testing.assert_close(penalty(x), expected(factor, decay))
+
+
+def test_attributes_that_are_asked_by_name_are_watched():
+    class Options:
+        alpha = 1.0
+
+    options = Options()
+    options.beta = 2.0
+    scaled = pb.compile(lambda x: x * getattr(options, "beta", 0) * getattr(options, "alpha", 0))
+    x = pb.ones(2)
+    for beta, alpha in ((2.0, 1.0), (3.0, 1.0), (3.0, 4.0)):
+        options.beta, Options.alpha = beta, alpha
+        assert scaled(x).tolist() == scaled(x).tolist() == [beta * alpha] * 2
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_one_tensor_that_is_several_results(requires_grad):
+    w = pb.full((2,), 3.0).requires_grad_(requires_grad)
+
+    @pb.compile
+    def repeated(x):
+        y = x * w
+        return y, {"same": y, "other": y + 1}, [y, 5, 5]
+
+    for value in (1.0, 2.0, 3.0):
+        y, named, listed = repeated(pb.full((2,), value))
+        assert y is named["same"] is listed[0] and listed[1:] == [5, 5]
+        assert y.tolist() == [3 * value] * 2 and named["other"].tolist() == [3 * value + 1] * 2
+        if requires_grad:
+            assert pb.autograd.grad(y.sum(), w)[0].tolist() == [value] * 2
+
+
+def test_gradient_that_is_a_result():
+    w = pb.ones(2).requires_grad_()
+
+    @pb.compile
+    def gradient(x):
+        w.grad = None
+        (w * x).sum().backward()
+        return w.grad
+
+    for value in (1.0, 2.0, 3.0):
+        assert gradient(pb.full((2,), value)) is w.grad and w.grad.tolist() == [value] * 2
+
+
 # ---- pickles -------------------------------------------------------------------------------------
 
 

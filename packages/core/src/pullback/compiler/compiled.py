@@ -429,8 +429,11 @@ class _Capture:
             elif now is not before:
                 if has_graph(now):
                     self.refusal = "a gradient with a history of its own"
-                self.entry.grads.append((leaf, len(results) + len(extra)))
-                extra.append(now)
+                number = next((k for k, one in enumerate(results) if one is now), None)
+                self.entry.grads.append(
+                    (leaf, len(results) + len(extra) if number is None else number)
+                )
+                extra += [now] if number is None else []
         return extra
 
     def is_there(self, recorder: Recorder, one: Tensor) -> bool:
@@ -477,6 +480,12 @@ def _rebuilder(value: Any) -> Callable[[list[Any]], Any] | None:
     """Return what makes a function's value from its leaves; None if it is one leaf."""
     if isinstance(value, Tensor):
         return None
+    results = leaves(value)
+    tensors = {id(one): k for k, one in reversed([*enumerate(results)]) if isinstance(one, Tensor)}
+    firsts = [tensors.get(id(one), k) for k, one in enumerate(results)]
+    if firsts != list(range(len(results))):  # one tensor is several results
+        tree = tree_map(lambda leaf: 0, value)
+        return lambda found: rebuild(tree, [found[first] for first in firsts])
     if type(value) is tuple and not any(is_node(one) for one in value):
         count = len(value)
         return lambda found: tuple(found[:count])

@@ -36,6 +36,7 @@ _OPTIONS = {
     *("lr", "betas", "eps", "weight_decay", "momentum", "dampening", "alpha", "lr_decay"),
 }
 
+_BY_NAME = {"getattr", "hasattr", "setattr", "delattr", "attrgetter", "vars", "__dict__"}
 _OPEN = {("types", "SimpleNamespace"), ("argparse", "Namespace")}  # for users' attributes
 _UNCALLED = {"__init__", "__new__", "__repr__", "__str__", "__getstate__", "__setstate__"}
 
@@ -130,7 +131,9 @@ class _Walk:
                 self.attributes(owner, where, self.names)
             while self.pending:
                 value, where = self.pending.pop()
-                if is_plain(value) or isinstance(value, Tensor) or id(value) in self.seen:
+                if is_plain(value) or id(value) in self.seen:
+                    continue
+                if isinstance(value, Tensor) and not _own(value):
                     continue
                 self.seen.add(id(value))
                 self.kept.append(value)
@@ -140,6 +143,9 @@ class _Walk:
         """Watch what a value refers to."""
         if isinstance(value, types.FunctionType):
             self.function(value, where)
+        elif isinstance(value, Tensor):
+            self.objects.append((value, where))
+            self.attributes(value, where, self.names)
         elif isinstance(value, types.MethodType):
             self.pending += [(value.__func__, where), (value.__self__, where)]
         elif isinstance(value, (staticmethod, classmethod)):
@@ -193,7 +199,7 @@ class _Walk:
             return
         self.pending += [(function.__defaults__, where), (function.__kwdefaults__, where)]
         names, texts = _names(function.__code__)
-        self.names |= names
+        self.names |= names if names.isdisjoint(_BY_NAME) else names | texts
         if names & _READS_OPTIONS or texts & _OPTIONS:
             self.reads_options = True
         for name in names:
@@ -279,6 +285,7 @@ def guards_of(function: Any, arguments: Any) -> tuple[list[Guard], bool, bool]:
     """
     walk = _Walk()
     walk.pending.append((function, getattr(function, "__name__", type(function).__name__)))
-    walk.pending += [(one, type(one).__name__) for one in leaves(arguments)]
+    others = [one for one in leaves(arguments) if not isinstance(one, Tensor)]
+    walk.pending += [(one, type(one).__name__) for one in others]
     walk.run()
     return walk.guards, walk.reads_options, walk.asks_types
