@@ -68,7 +68,8 @@ REFUSED = {
 def seen(library, draw, randomness):
     """Return (whether the rows of a batch of equal elements are equal), or the error's class."""
     draw = DRAWS[draw]
-    with warnings.catch_warnings(action="ignore"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
             found = library.func.vmap(lambda x: draw(library, x), randomness=randomness)(
                 library.zeros(4, 50)

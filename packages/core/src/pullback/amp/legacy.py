@@ -33,7 +33,8 @@ def is_autocast_cpu_enabled():
     """Return ``is_autocast_enabled("cpu")``. Deprecated.
 
     >>> import pullback as pb, warnings
-    >>> with warnings.catch_warnings(action="ignore"):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     pb.is_autocast_cpu_enabled()
     False
     """
@@ -45,7 +46,8 @@ def set_autocast_cpu_enabled(enabled):
     """Call ``set_autocast_enabled("cpu", enabled)``. Deprecated.
 
     >>> import pullback as pb, warnings
-    >>> with warnings.catch_warnings(action="ignore"):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     pb.set_autocast_cpu_enabled(False)
     """
     if type(enabled) is not bool:
@@ -58,7 +60,8 @@ def get_autocast_cpu_dtype():
     """Return ``get_autocast_dtype("cpu")``. Deprecated.
 
     >>> import pullback as pb, warnings
-    >>> with warnings.catch_warnings(action="ignore"):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     pb.get_autocast_cpu_dtype()
     pullback.bfloat16
     """
@@ -70,7 +73,8 @@ def set_autocast_cpu_dtype(dtype):
     """Call ``set_autocast_dtype("cpu", dtype)``. Deprecated.
 
     >>> import pullback as pb, warnings
-    >>> with warnings.catch_warnings(action="ignore"):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     pb.set_autocast_cpu_dtype(pb.bfloat16)
     """
     _warn("set_autocast_cpu_dtype(dtype)", "set_autocast_dtype('cpu', dtype)")
@@ -81,7 +85,8 @@ def get_autocast_gpu_dtype():
     """Return ``get_autocast_dtype("cuda")``. Deprecated.
 
     >>> import pullback as pb, warnings
-    >>> with warnings.catch_warnings(action="ignore"):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     pb.get_autocast_gpu_dtype()
     pullback.float16
     """
@@ -93,7 +98,8 @@ def set_autocast_gpu_dtype(dtype):
     """Call ``set_autocast_dtype("cuda", dtype)``. Deprecated.
 
     >>> import pullback as pb, warnings
-    >>> with warnings.catch_warnings(action="ignore"):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     pb.set_autocast_gpu_dtype(pb.float16)
     """
     _warn("set_autocast_gpu_dtype(dtype)", "set_autocast_dtype('cuda', dtype)")

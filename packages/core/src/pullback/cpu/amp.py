@@ -23,7 +23,8 @@ class autocast(amp.autocast):
     """Deprecated: ``pullback.autocast("cpu", ...)``, with another order of arguments.
 
     >>> import pullback as pb, warnings
-    >>> with warnings.catch_warnings(action="ignore"):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     region = pb.cpu.amp.autocast(dtype=pb.float16)
     >>> region.device, region.fast_dtype
     ('cpu', pullback.float16)
@@ -38,7 +39,8 @@ class GradScaler(amp.GradScaler):
     """Deprecated: ``pullback.amp.GradScaler("cpu", ...)``.
 
     >>> import pullback as pb, warnings
-    >>> with warnings.catch_warnings(action="ignore"):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     pb.cpu.amp.GradScaler(init_scale=4.0).get_scale()
     4.0
     """

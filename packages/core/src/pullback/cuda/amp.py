@@ -34,7 +34,8 @@ class autocast(amp.autocast):
     """Deprecated: ``pullback.autocast("cuda", ...)``, with another order of arguments.
 
     >>> import pullback as pb, warnings
-    >>> with warnings.catch_warnings(action="ignore"):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     region = pb.cuda.amp.autocast()
     >>> region.device, region.fast_dtype
     ('cuda', pullback.float16)
@@ -49,7 +50,8 @@ class GradScaler(amp.GradScaler):
     """Deprecated: ``pullback.amp.GradScaler("cuda", ...)``.
 
     >>> import pullback as pb, warnings
-    >>> with warnings.catch_warnings(action="ignore"):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     pb.cuda.amp.GradScaler(enabled=False).get_scale()
     1.0
     """
@@ -72,7 +74,8 @@ def custom_fwd(fwd=None, *, cast_inputs=None):
     """Deprecated: ``pullback.amp.custom_fwd`` with ``device_type="cuda"``.
 
     >>> import pullback as pb, warnings
-    >>> with warnings.catch_warnings(action="ignore"):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     pb.cuda.amp.custom_fwd(lambda ctx, x: x).__name__
     '<lambda>'
     """
@@ -84,7 +87,8 @@ def custom_bwd(bwd):
     """Deprecated: ``pullback.amp.custom_bwd`` with ``device_type="cuda"``.
 
     >>> import pullback as pb, warnings
-    >>> with warnings.catch_warnings(action="ignore"):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     pb.cuda.amp.custom_bwd(lambda ctx, g: g).__name__
     '<lambda>'
     """
