@@ -51,6 +51,20 @@ table(
 )
 
 
+def few_rows(m, size):
+    """Batches of 4 and 16 rows through linear layers."""
+    k = size(1024)
+    return {"x4": m.randn(4, k), "x16": m.randn(16, k), "w": m.randn(k, k)}
+
+
+table(
+    "linalg/few rows",
+    few_rows,
+    [Entry(f"{x} @ w.T", f"{x} @ w.T", f"{x} @ w.T") for x in ("x4", "x16")],
+    budget=PRODUCT_BUDGET,
+)
+
+
 def various(m, size):
     """Stacks, vectors, and types that BLAS has no routine for."""
     k, v = size(512), size(1024)

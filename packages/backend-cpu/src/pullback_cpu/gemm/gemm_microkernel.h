@@ -359,6 +359,33 @@ static void PB_OF(pb_multiply_rows)(int64_t m, int64_t n, int64_t k, const PB_NU
         PB_STREAM_END();
 }
 
+/* c = a @ b for a few contiguous rows of a, and more columns of b, which are contiguous, too: the
+ * rows of the transposed product are made, for which only a is copied, and written as columns of c.
+ * Sums have the parts that pb_multiply gives them. */
+static void PB_OF(pb_multiply_turned)(int64_t m, int64_t n, int64_t k, int64_t depth,
+                                      const PB_NUMBER *a, int64_t a_row, const PB_NUMBER *b,
+                                      int64_t b_column, PB_NUMBER *c, int64_t c_row) {
+    PB_ALIGNED PB_NUMBER panel[PB_PANEL_SIZE], turned[PB_TURNED_SIZE];
+    int64_t step = (m + PB_LANES - 1) / PB_LANES * PB_LANES;
+    int64_t most = pb_even_part(n, PB_TURNED_SIZE / step);
+    for (int64_t first = 0, count; first < n; first += count) {
+        count = n - first < most ? n - first : most;
+        int64_t block = pb_even_part(count, PB_TILE_ROWS);
+        for (int64_t l = 0; l < k; l += depth) {
+            int64_t some = k - l < depth ? k - l : depth;
+            for (int64_t q = 0, width; q < step; q += width) {
+                width = step - q < 2 * PB_LANES ? step - q : 2 * PB_LANES;
+                PB_OF(pb_pack_panel)(a + q * a_row + l, 1, a_row, some,
+                                     m - q < width ? m - q : width, panel, width);
+                PB_OF(pb_multiply_panel)(count, some, b + first * b_column + l, b_column, 1, block,
+                                         block * b_column, 0, panel, width, width, turned + q, step,
+                                         l > 0);
+            }
+        }
+        PB_OF(pb_turn)(turned, step, count, m, c + first, c_row);
+    }
+}
+
 /* The same for any size, where a is read in place and c has rows of contiguous elements. A few rows
  * read b in place too, except columns that do not fill a vector; more rows if b stays in the cache
  * and its rows begin like vectors. Only results of a small b are streamed. */
@@ -371,6 +398,10 @@ static void PB_OF(pb_multiply)(int64_t m, int64_t n, int64_t k, const PB_NUMBER 
         b_column == 1 && (m <= PB_TILE_ROWS || (k * b_row <= PB_PANEL_SIZE &&
                                                 (m <= 2 * PB_TILE_ROWS || b_row % PB_LANES == 0)));
     int64_t depth = pb_even_part(k, PB_PANEL_SIZE / (in_place ? PB_LANES : most));
+    if (pb_is_turned(m, n, k, a_column, b_row, b_column) && (adds == 0 || adds == PB_STREAMED)) {
+        PB_OF(pb_multiply_turned)(m, n, k, depth, a, a_row, b, b_column, c, c_row);
+        return;
+    }
     if (n > most && (n + most - 1) / most * most <= PB_PANEL_SIZE / k &&
         (!in_place || n % PB_LANES == 0)) {
         if (in_place) {

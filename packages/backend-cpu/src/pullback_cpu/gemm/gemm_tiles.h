@@ -70,6 +70,16 @@
 /* Bytes of a row of a that are multiplied at a time: those of a tile have 28 KiB. */
 #define PB_DEPTH_BYTES 2048
 #define PB_PANEL_SIZE 8192 /* elements of a panel that is copied to the stack */
+#define PB_TURNED_SIZE 4096 /* and of results that are made as rows of the transposed product */
+#define PB_TURNED_ROWS 32
+
+/* True for few rows and more columns of contiguous elements: there the rows are copied, instead of
+ * the columns. */
+static inline int pb_is_turned(int64_t m, int64_t n, int64_t k, int64_t a_column, int64_t b_row,
+                               int64_t b_column) {
+    return a_column == 1 && b_row == 1 && b_column != 1 && m > 1 && m <= PB_TURNED_ROWS &&
+           n >= 2 * m && k >= 16;
+}
 
 /* One part of a large product: tiles below each other, few enough that threads share parts
  * evenly, and panels beside each other that stay in a cache. */

@@ -381,3 +381,31 @@ def test_second_factors_that_just_fit_on_the_stack(dtype, transposed):
                 out = np.zeros((1, m, n), kind)
                 run_kernel("bmm", out, [a, b.transpose(0, 2, 1) if transposed else b])
                 assert (out == k).all()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64"])
+@pytest.mark.parametrize("k", [16, 17, 70, 513, 1100])
+@pytest.mark.parametrize("n", [7, 66, 300])
+def test_few_rows_and_contiguous_columns(dtype, k, n):
+    """As in linear layers: sums are those of columns that are not contiguous, bit for bit."""
+    wide = sample(dtype, (1, n, 2 * k), seed=3)
+    near = np.ascontiguousarray(wide[:, :, ::2])
+    for m in (2, 3, 5, 8, 9, 16, 17, 24, 31, 32, 33):
+        a = sample(dtype, (1, m, k), seed=m)
+        check_bmm(a, near.transpose(0, 2, 1))
+        both = np.zeros((2, 1, m, n), a.dtype)
+        run_kernel("bmm", both[0], [a, near.transpose(0, 2, 1)])
+        run_kernel("bmm", both[1], [a, wide[:, :, ::2].transpose(0, 2, 1)])
+        np.testing.assert_array_equal(both[0], both[1])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_few_rows_of_which_others_follow(dtype):
+    """Nothing beside the operands is read into sums, nothing beside the result is written."""
+    a = np.full((1, 13, 44), np.nan, DTYPES[dtype])
+    a[:, :11, :40] = sample(dtype, (1, 11, 40), seed=1)
+    b = np.full((1, 70, 43), np.nan, DTYPES[dtype])
+    b[:, :65, :40] = sample(dtype, (1, 65, 40), seed=2)
+    out = np.full((1, 12, 70), 7, DTYPES[dtype])
+    check_bmm(a[:, :11, :40], b[:, :65, :40].transpose(0, 2, 1), out=out[:, :11, :65])
+    assert (out[:, 11:] == 7).all() and (out[:, :, 65:] == 7).all()
