@@ -38,6 +38,11 @@
 #define PB_CAN_STREAM 1
 #define PB_STREAM_VECTOR(target, value) _mm512_stream_si512((__m512i *)(target), (__m512i)(value))
 #define PB_STREAM_END() _mm_sfence()
+#elif defined(__GNUC__) && defined(__AVX2__)
+#include <immintrin.h>
+#define PB_CAN_STREAM 1
+#define PB_STREAM_VECTOR(target, value) _mm256_stream_si256((__m256i *)(target), (__m256i)(value))
+#define PB_STREAM_END() _mm_sfence()
 #else
 #define PB_CAN_STREAM 0
 #define PB_STREAM_VECTOR(target, value) ((void)0)
