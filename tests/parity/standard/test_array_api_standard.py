@@ -15,9 +15,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
 
-import array_api_text
 import numpy as np
 import pytest
+from standard import array_api_text
 
 pytest.importorskip("array_api")
 pytestmark = [
