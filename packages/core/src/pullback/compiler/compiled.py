@@ -7,10 +7,8 @@ import sys
 import threading
 import warnings
 import weakref
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial, reduce
-from types import CellType, FunctionType
+from functools import reduce
 from typing import Any
 
 from pullback._c.base import state
@@ -23,12 +21,13 @@ from pullback._c.capture.compiled import (
     set_forced_eager,
 )
 from pullback._c.capture.recorder import Recorder
-from pullback._c.capture.signature import Signature, is_plain
+from pullback._c.capture.references import CannotWatch, guards_of
+from pullback._c.capture.signature import Signature
+from pullback._c.capture.spec import is_plain
 from pullback._c.graph.tensor import Tensor
 from pullback._c.transforms.autocast import get_autocast_state
 from pullback.autograd._dot import Dot
 from pullback.compiler.backward import Backward, has_graph
-from pullback.compiler.guards import CannotWatch, guards_of
 from pullback.compiler.modules import OptimizedModule
 from pullback.compiler.numbers import (
     NumberArgument,
@@ -38,8 +37,9 @@ from pullback.compiler.numbers import (
     without_numbers,
 )
 from pullback.compiler.report import Explanation, dot_of
+from pullback.compiler.results import holds_tensor, rebuilder
 from pullback.compiler.sizes import Family, Sample, SizeLog, settle, without_sizes
-from pullback.func._tree import is_node, leaves, rebuild, structure, tree_map
+from pullback.func._tree import leaves, structure
 from pullback.nn import Module
 
 __all__ = ["compile"]
@@ -88,6 +88,7 @@ class Compiled(CompiledCallable):
         self._kept = 0  # captures in a row that kept new memory
         self._warned = False
         self._plain = False  # floats are taken as they are
+        self._names: frozenset[str] = frozenset()  # of globals and attributes, in its code
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             with contextlib.suppress(AttributeError):
                 setattr(self, name, getattr(function, name))
@@ -175,18 +176,20 @@ class Compiled(CompiledCallable):
         with self._lock:
             self._drop_outdated()
         try:
-            guards, reads_options, asks_types = guards_of(self.function, (args, kwargs))
+            guards, reads_options, names = guards_of(self.function, leaves((args, kwargs)))
         except CannotWatch as error:
             self._refuse(f"a function that {error}")
             self._kept = _TRIES
             return self.function(*args, **kwargs)
+        self._names |= names
+        asks_types = "type" in names or "__class__" in names
         numbers = {} if asks_types or self._plain else self._numbers(args, kwargs)
-        signature = Signature(args, kwargs, numbers)
+        signature = Signature(args, kwargs, numbers, self._names)
         if signature.overlaps(guards):
             self._kept += 1
             return self.function(*args, **kwargs)
         sizes = SizeLog() if self.dynamic and not numbers and not asks_types else None
-        capture = _Capture(self, Entry(signature), args, kwargs, numbers, sizes)
+        capture = _Capture(self, Entry(signature), guards, args, kwargs, numbers, sizes)
         try:
             value = capture.run()
             if sizes is not None:
@@ -256,7 +259,7 @@ class Compiled(CompiledCallable):
         """
         if any(one.signature.takes(args, kwargs) for one in self.entries):
             return None  # there is a program for this size, but for other values
-        signature = Signature(args, kwargs)
+        signature = Signature(args, kwargs, None, self._names)
         for family in self.families:
             entry = family.entry(signature)
             if entry is not None:
@@ -305,6 +308,7 @@ class _Capture:
         self,
         owner: Compiled,
         entry: Entry,
+        guards: list[Any],
         args: Any,
         kwargs: Any,
         numbers: dict[str, Tensor],
@@ -312,6 +316,7 @@ class _Capture:
     ):
         self.owner = owner
         self.entry = entry
+        self.guards = guards
         self.args, self.kwargs = args, kwargs
         self.numbers: dict[str, NumberArgument] = {}
         self.given = args, kwargs
@@ -375,7 +380,8 @@ class _Capture:
         if self.refusal is not None:
             return
         self.structure = structure(value)
-        self.entry.rebuild = _rebuilder(value)
+        holders = {id(one.holder) for one in self.guards}
+        self.entry.rebuild = rebuilder(value, (self.args, self.kwargs), holders)
         extra = self.gradients(recorder, results)
         if self.refusal is not None:
             return
@@ -402,7 +408,7 @@ class _Capture:
                 self.refusal = f"a result of class {name}"
         elif isinstance(one, (Iterator, Awaitable)):
             self.refusal = f"a result that is run later, a {name}"
-        elif not is_plain(one) and _holds_tensor(one, 3):
+        elif not is_plain(one) and holds_tensor(one, 3):
             self.refusal = f"a result of class {name}, which holds tensors"
 
     def gradients(self, recorder: Recorder, results: list[Any]) -> list[Tensor]:
@@ -456,41 +462,6 @@ def _same_objects(some: list[Any], others: list[Any]) -> bool:
     return len(some) == len(others) and all(
         one is other or not isinstance(one, Tensor) for one, other in zip(some, others)
     )
-
-
-def _holds_tensor(value: Any, depth: int) -> bool:
-    """Return True if a tensor is found in an object's attributes, items or closure."""
-    if isinstance(value, Tensor):
-        return True
-    if not depth or is_plain(value) or isinstance(value, type):
-        return False
-    parts = list(getattr(value, "__dict__", {}).values())
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
-        parts += value
-    elif isinstance(value, dict):
-        parts += value.values()
-    elif isinstance(value, FunctionType):
-        parts += [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
-    elif isinstance(value, partial):
-        parts += [*value.args, *value.keywords.values()]
-    return any(_holds_tensor(part, depth - 1) for part in parts)
-
-
-def _rebuilder(value: Any) -> Callable[[list[Any]], Any] | None:
-    """Return what makes a function's value from its leaves; None if it is one leaf."""
-    if isinstance(value, Tensor):
-        return None
-    results = leaves(value)
-    tensors = {id(one): k for k, one in reversed([*enumerate(results)]) if isinstance(one, Tensor)}
-    firsts = [tensors.get(id(one), k) for k, one in enumerate(results)]
-    if firsts != list(range(len(results))):  # one tensor is several results
-        tree = tree_map(lambda leaf: 0, value)
-        return lambda found: rebuild(tree, [found[first] for first in firsts])
-    if type(value) is tuple and not any(is_node(one) for one in value):
-        count = len(value)
-        return lambda found: tuple(found[:count])
-    tree = tree_map(lambda leaf: 0, value)
-    return lambda found: rebuild(tree, found)
 
 
 # ---- the function --------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 LEAF = object()
@@ -22,21 +22,31 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def _collect(tree: Any, found: list[Any]) -> None:
-    if isinstance(tree, (tuple, list)):
-        for item in tree:
-            _collect(item, found)
-    elif is_node(tree):
-        for item in tree.values():
+    if is_node(tree):
+        for item in items(tree):
             _collect(item, found)
     else:
         found.append(tree)
 
 
+def items(tree: Any) -> Iterable[Any]:
+    """Return what a container holds."""
+    return tree if isinstance(tree, (tuple, list)) else tree.values()
+
+
+def with_items(tree: Any, parts: list[Any]) -> Any:
+    """Return a container like another one that holds parts."""
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    made = tree.copy()
+    made.update(zip(tree, parts))
+    return made
+
+
 def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """Return a tree of the same structure with a function applied to the leaves."""
     if isinstance(tree, (tuple, list)):
-        parts = [tree_map(function, *items) for items in zip(tree, *others)]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+        return with_items(tree, [tree_map(function, *parts) for parts in zip(tree, *others)])
     if is_node(tree):
         made = tree.copy()
         for key, item in tree.items():

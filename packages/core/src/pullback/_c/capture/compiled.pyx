@@ -80,7 +80,8 @@ cdef class Entry:
     pairs of a leaf, or the number of an argument, and the number of a result, or None to clear it.
     ``expected`` are the gradients on which it depends: of a leaf, or an argument, that very tensor.
     ``hooked`` are the hooks of those whose gradients are computed.
-    ``rebuild`` makes the value that is returned from the results; None: it is the first of them.
+    ``rebuild`` makes the value that is returned from the results and the arguments of the call;
+    None: it is the first result.
     ``replay`` runs a program whose results need a graph; it returns what ``Program.run`` does.
     """
     cdef readonly Signature signature
@@ -111,14 +112,14 @@ cdef class Entry:
                 return None
         return tensors
 
-    cdef object finish(self, list tensors, list found):
+    cdef object finish(self, list tensors, list found, tuple args, dict kwargs):
         """Set the gradients, and return the value that the function returns."""
         for leaf, number in self.grads:
             set_grad(<Tensor>(leaf if is_tensor(leaf) else tensors[leaf]),
                      None if number is None else found[number])
         if self.rebuild is None:
             return found[0]
-        return self.rebuild(found)
+        return self.rebuild(found, args, kwargs)
 
 
 cdef class CompiledCallable:
@@ -153,7 +154,7 @@ cdef class CompiledCallable:
                     break
                 continue
             entry.runs += 1
-            return entry.finish(tensors, <list>found)
+            return entry.finish(tensors, <list>found, args, kwargs)
         if must_run_eagerly():
             return self.function(*args, **kwargs)
         return self.capture(args, kwargs)

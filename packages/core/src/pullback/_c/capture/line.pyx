@@ -11,8 +11,9 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_MAX_NDIM
 from pullback._c.base.types cimport layout_shape, layout_strides, pb_layout
-from pullback._c.capture.signature cimport (
-    SPEC_DICT, SPEC_LIST, SPEC_OBJECT, SPEC_TENSOR, SPEC_TUPLE, SPEC_VALUE, Signature, Spec,
+from pullback._c.capture.signature cimport Signature
+from pullback._c.capture.spec cimport (
+    SPEC_DICT, SPEC_LIST, SPEC_OBJECT, SPEC_TENSOR, SPEC_TUPLE, SPEC_VALUE, Spec, same_attributes,
     same_value)
 
 __all__ = ["Line", "layout_between", "line_between", "same_but_sizes"]
@@ -110,10 +111,11 @@ cdef bint on_line(Spec low, Spec high, Spec at, Line line):
     return True
 
 
-cdef bint like(Spec one, Spec other) noexcept:
+cdef bint like(Spec one, Spec other) except -1:
     return (one.dtype == other.dtype and one.device == other.device and one.flags == other.flags
             and one.requires_grad == other.requires_grad
-            and one.layout.ndim == other.layout.ndim)
+            and one.layout.ndim == other.layout.ndim
+            and same_attributes(one.attributes, other.attributes))
 
 
 cdef bint strides_on_line(pb_layout *low, pb_layout *high, pb_layout *at, Line line) noexcept:

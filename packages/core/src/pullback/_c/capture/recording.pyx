@@ -13,7 +13,8 @@ from pullback._c.base.layout cimport (
     layout_contiguous, layout_extent, layout_new, layout_release)
 from pullback._c.base.types cimport layout_shape, layout_strides
 from pullback._c.capture.line cimport Line, sizes_between, strides_between
-from pullback._c.capture.signature cimport Signature, same_value
+from pullback._c.capture.signature cimport Signature
+from pullback._c.capture.spec cimport is_plain, same_value
 from pullback._c.device.device cimport device_type
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport Tensor
@@ -25,7 +26,6 @@ from pullback._c.program.program cimport Outer, Program, Result
 from pullback._c.program.run_values cimport Option
 from pullback._c.program.simplify cimport first_write, number_uses, simplified
 
-from pullback._c.capture.signature import is_plain
 
 __all__ = ["Recording", "between", "decisions", "difference", "reaches", "set_with_defined"]
 

@@ -1,32 +1,6 @@
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 
-from pullback._c.base.types cimport pb_layout
-
-cdef enum spec_kind:
-    SPEC_VALUE                  # equal, and of the same type
-    SPEC_OBJECT                 # the same object
-    SPEC_TENSOR
-    SPEC_TUPLE
-    SPEC_LIST
-    SPEC_DICT
-    SPEC_NUMBER                 # a float, which programs take as a 0-d tensor
-
-
-# What one argument, or an item of one, must be.
-cdef class Spec:
-    cdef int kind
-    cdef object type
-    cdef object value                   # SPEC_VALUE, SPEC_OBJECT
-    cdef tuple keys                     # SPEC_DICT
-    cdef list items
-    cdef pb_layout *layout              # owned; SPEC_TENSOR
-    cdef uint32_t device
-    cdef uint8_t dtype
-    cdef uint16_t flags
-    cdef bint requires_grad, inference
-    cdef int device_type, device_index  # SPEC_NUMBER: of its tensor
-    cdef readonly str where             # how messages name it
-
+from pullback._c.capture.spec cimport Spec
 
 cdef class Signature:
     cdef Spec args, kwargs
@@ -48,4 +22,3 @@ cdef class Signature:
 
 
 cdef bint must_run_eagerly() noexcept
-cdef bint same_value(object value, object expected)

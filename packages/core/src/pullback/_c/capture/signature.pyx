@@ -4,356 +4,39 @@
 Checked before each run, so all of it is compiled: a few nanoseconds for each argument and guard.
 """
 
-from cpython.dict cimport PyDict_GetItem, PyDict_GetItemWithError, PyDict_Size
-from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy
 
-from pullback.abi cimport PB_F64
-from pullback._c.base.dtype cimport dtype as dtype_class
-from pullback._c.base.dtype cimport dtype_default, dtype_itemsize, dtype_object
-from pullback._c.base.layout cimport (
-    layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_same_strides,
-    layout_shape_tuple)
+from pullback._c.base.dtype cimport dtype_default, dtype_itemsize
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
-from pullback._c.base.types cimport STORAGE_INFERENCE, pb_storage
-from pullback._c.program.run_values cimport Option
-from pullback._c.device.device cimport device as device_class
+from pullback._c.base.types cimport pb_storage
+from pullback._c.capture.guards cimport GUARD_ITEMS, Guard, WatchedDict
+from pullback._c.capture.spec cimport (
+    differs_in_numbers, first_difference, fits, set_read, spec_of)
 from pullback._c.device.device cimport device_type
-from pullback._c.graph.tensor cimport (
-    TENSOR_IS_NUMBER, TENSOR_IS_WRAPPED, TENSOR_LAZY, Tensor, device_key, is_tensor, tensor_data,
-    tensor_new, tensor_requires_grad)
+from pullback._c.graph.tensor cimport Tensor
+from pullback._c.program.run_values cimport Option
 
-__all__ = ["Guard", "Signature", "is_plain"]
-
-cdef extern from *:
-    """
-    /* A number that changes with each change of a dict, where CPython has one for attributes too;
-       else 0. */
-    #if PY_VERSION_HEX < 0x030D0000 && !defined(PYPY_VERSION)
-    #define pb_dict_version(dict) (((PyDictObject *)(dict))->ma_version_tag)
-    #else
-    #define pb_dict_version(dict) ((void)(dict), (uint64_t)0)
-    #endif
-    """
-    PyObject *PyCell_GET(object cell)
-    uint64_t dict_version "pb_dict_version"(PyObject *dict) noexcept nogil
+__all__ = ["Signature"]
 
 cdef pb_globals *process = globals_()
-
-cdef enum guard_kind:
-    GUARD_DICT
-    GUARD_LIST
-    GUARD_CELL
-    GUARD_LENGTH
-    GUARD_CALL
 
 cdef enum:
     MANY = 32                           # arguments, of which not each is compared with each
 
-cdef tuple PLAIN = (
-    bool, int, float, complex, str, bytes, type(None), dtype_class, device_class, type(Ellipsis),
-    slice, range)
-
-
-def is_plain(value):
-    """Return True for values that are compared by value: numbers, texts, dtypes, devices."""
-    return type(value) in PLAIN
-
-
-cdef bint same_value(object value, object expected):
-    """True for equal values of one type; numbers must have the same bits."""
-    if value is expected:
-        return True
-    if type(value) is not type(expected):
-        return False
-    if type(value) is float or type(value) is complex:
-        return repr(value) == repr(expected)
-    return value == expected
-
-
-# ---- arguments -----------------------------------------------------------------------------------
-
-cdef class Spec:
-    """What one argument, or an item of one, must be."""
-
-    def __dealloc__(self):
-        if self.layout != NULL:
-            layout_release(self.layout)
-
-    def __repr__(self):
-        if self.kind == SPEC_TENSOR:
-            return (f"{dtype_object(self.dtype).name}{list(layout_shape_tuple(self.layout))}"
-                    f"{' requires_grad' if self.requires_grad else ''}")
-        if self.kind == SPEC_VALUE or self.kind == SPEC_NUMBER and self.value is not None:
-            return repr(self.value)
-        if self.kind == SPEC_NUMBER:
-            return "float"
-        if self.kind == SPEC_OBJECT:
-            return f"<{type(self.value).__name__}>"
-        return f"{self.type.__name__} of {len(self.items)}"
-
-
-cdef Tensor number_tensor(double value, int type_id, int index):
-    """Return a number as a tensor of a host device, which promotes as a number does."""
-    cdef Tensor made = tensor_new(layout_contiguous(0, NULL), PB_F64, type_id, index)
-    (<double *>tensor_data(made))[0] = value
-    made.flags |= TENSOR_IS_NUMBER
-    return made
-
-
-cdef Spec spec_of(object value, str where, list tensors, dict numbers=None):
-    """Return what a value is, and append its tensors.
-
-    ``numbers`` has of each place with a float that may vary a tensor of the device where it is
-    needed, and gets the float's tensor.
-    """
-    cdef Spec made = Spec.__new__(Spec)
-    cdef Tensor tensor
-    made.type = type(value)
-    made.where = where
-    if is_tensor(value):
-        tensor = <Tensor>value
-        made.kind = SPEC_TENSOR
-        made.layout = layout_retain(tensor.layout)
-        made.dtype = tensor.dtype
-        made.device = device_key(tensor)
-        made.flags = tensor.flags & (TENSOR_LAZY | TENSOR_IS_WRAPPED)
-        made.requires_grad = tensor_requires_grad(tensor)
-        made.inference = tensor.storage.flags & STORAGE_INFERENCE != 0
-        tensors.append(tensor)
-    elif made.type is tuple or isinstance(value, tuple) and hasattr(value, "_fields"):
-        made.kind = SPEC_TUPLE
-        made.items = [spec_of(one, f"{where}[{i}]", tensors, numbers)
-                      for i, one in enumerate(value)]
-    elif made.type is list:
-        made.kind = SPEC_LIST
-        made.items = [spec_of(one, f"{where}[{i}]", tensors) for i, one in enumerate(value)]
-    elif made.type is dict:
-        made.kind = SPEC_DICT
-        made.keys = tuple(value)
-        made.items = [spec_of(one, f"{where}[{key!r}]", tensors, numbers)
-                      for key, one in value.items()]
-    elif numbers is not None and where in numbers and made.type is float:
-        made.kind = SPEC_NUMBER
-        tensor = <Tensor>numbers[where]
-        made.device_type = tensor.storage.device_type
-        made.device_index = tensor.storage.device_index
-        numbers[where] = number_tensor(value, made.device_type, made.device_index)
-        tensors.append(numbers[where])
-    else:
-        made.kind = SPEC_VALUE if is_plain(value) else SPEC_OBJECT
-        made.value = value
-    return made
-
-
-cdef bint tensor_fits(Spec spec, Tensor tensor) noexcept:
-    return (tensor.dtype == spec.dtype and device_key(tensor) == spec.device
-            and tensor.flags & (TENSOR_LAZY | TENSOR_IS_WRAPPED) == spec.flags
-            and tensor_requires_grad(tensor) == spec.requires_grad
-            and (tensor.storage.flags & STORAGE_INFERENCE != 0) == spec.inference
-            and (tensor.layout == spec.layout
-                 or layout_same_shape(tensor.layout, spec.layout)
-                 and layout_same_strides(tensor.layout, spec.layout)))
-
-
-cdef bint fits(Spec spec, object value, list tensors):
-    """True if a value is as it was; appends its tensors."""
-    cdef Py_ssize_t i
-    cdef PyObject *found
-    if spec.kind == SPEC_TENSOR:
-        if type(value) is not spec.type or not tensor_fits(spec, <Tensor>value):
-            return False
-        tensors.append(value)
-        return True
-    if spec.kind == SPEC_NUMBER:
-        if type(value) is not float or spec.value is not None and not same_value(value, spec.value):
-            return False
-        tensors.append(number_tensor(value, spec.device_type, spec.device_index))
-        return True
-    if spec.kind == SPEC_VALUE:
-        return same_value(value, spec.value)
-    if spec.kind == SPEC_OBJECT:
-        return value is spec.value
-    if type(value) is not spec.type:
-        return False
-    if spec.kind == SPEC_TUPLE:
-        if PyTuple_GET_SIZE(value) != PyList_GET_SIZE(spec.items):
-            return False
-        for i in range(PyTuple_GET_SIZE(value)):
-            if not fits(<Spec>PyList_GET_ITEM(spec.items, i),
-                        <object>PyTuple_GET_ITEM(value, i), tensors):
-                return False
-        return True
-    if spec.kind == SPEC_LIST:
-        if PyList_GET_SIZE(value) != PyList_GET_SIZE(spec.items):
-            return False
-        for i in range(PyList_GET_SIZE(spec.items)):
-            if i >= PyList_GET_SIZE(value) or not fits(
-                    <Spec>PyList_GET_ITEM(spec.items, i), (<list>value)[i], tensors):
-                return False
-        return True
-    if PyDict_Size(value) != PyList_GET_SIZE(spec.items) or tuple(value) != spec.keys:
-        return False
-    for i in range(PyList_GET_SIZE(spec.items)):
-        found = PyDict_GetItem(value, spec.keys[i])
-        if found == NULL or not fits(<Spec>PyList_GET_ITEM(spec.items, i), <object>found, tensors):
-            return False
-    return True
-
-
-cdef str first_difference(Spec spec, object value):
-    """Return which argument is not as it was, and how; None if all are."""
-    cdef list unused = []
-    if fits(spec, value, unused):
-        return None
-    if spec.kind >= SPEC_TUPLE and type(value) is spec.type and len(value) == len(spec.items):
-        items = value.values() if spec.kind == SPEC_DICT else value
-        for one, item in zip(spec.items, items):
-            found = first_difference(one, item)
-            if found is not None:
-                return found
-    return f"{spec.where}: {spec_of(value, spec.where, [])!r} instead of {spec!r}"
-
-
-cdef bint differs_in_numbers(Spec spec, object value, set found):
-    """True if a value is as it was but for floats in it; adds the places of those."""
-    if spec.kind == SPEC_VALUE and type(spec.value) is float and type(value) is float:
-        if not same_value(value, spec.value):
-            found.add(spec.where)
-        return True
-    if spec.kind == SPEC_NUMBER and type(value) is float:
-        found.add(spec.where)
-        return True
-    if spec.kind != SPEC_TUPLE and not (spec.kind == SPEC_DICT and spec.where == "kwargs"):
-        return fits(spec, value, [])
-    if type(value) is not spec.type or len(value) != len(spec.items):
-        return False
-    if spec.kind == SPEC_DICT and tuple(value) != spec.keys:
-        return False
-    return all([differs_in_numbers(one, item, found) for one, item in zip(
-        spec.items, value.values() if spec.kind == SPEC_DICT else value)])
-
-
-cdef int set_read(Spec spec, object value, set read) except -1:
-    """Let numbers whose values were read be as they are."""
-    if spec.kind == SPEC_NUMBER and spec.where in read:
-        spec.value = value
-    elif spec.kind == SPEC_TUPLE or spec.kind == SPEC_DICT:
-        for one, item in zip(spec.items, value.values() if spec.kind == SPEC_DICT else value):
-            set_read(one, item, read)
-    return 0
-
-
-# ---- guards --------------------------------------------------------------------------------------
-
-cdef class Guard:
-    """A reference that a function follows, and what was found there.
-
-    ``holder`` is a dict, a list, a cell or a function that reads it, ``key`` the place in it (None
-    of a cell or function). What is expected there is the same object, or for plain values an equal
-    one; a tensor must also have the same sizes, dtype and device. Of a list or dict with the key
-    None the length is meant.
-    """
-    cdef readonly object holder, key
-    cdef object expected
-    cdef list options                   # instead of what is expected
-    cdef Spec spec
-    cdef int kind
-    cdef Py_ssize_t number              # in a list, or the length
-    cdef bint plain
-    cdef pb_storage *storage            # of a tensor; borrowed: programs own those that they use
-    cdef readonly str where
-
-    def __init__(self, holder, key, expected, str where):
-        self.holder = holder
-        self.key = key
-        self.expected = expected
-        self.plain = is_plain(expected)
-        self.where = where
-        if callable(holder):
-            self.kind = GUARD_CALL
-            self.plain = self.plain or type(expected) in (frozenset, tuple)
-        elif not isinstance(holder, (dict, list)):
-            self.kind = GUARD_CELL
-        elif key is None:
-            self.kind = GUARD_LENGTH
-            self.number = expected
-        elif isinstance(holder, list):
-            self.kind = GUARD_LIST
-            self.number = key
-        else:
-            self.kind = GUARD_DICT
-        if is_tensor(expected):
-            self.spec = spec_of(expected, where, [])
-            self.storage = (<Tensor>expected).storage
-
-    cdef bint holds(self) except -1:
-        cdef PyObject *found
-        cdef Option option
-        if self.options is not None:
-            for option in self.options:
-                if not option.holds():
-                    return False
-            return True
-        if self.kind == GUARD_DICT:
-            found = PyDict_GetItemWithError(self.holder, self.key)
-        elif self.kind == GUARD_LIST:
-            found = NULL
-            if self.number < PyList_GET_SIZE(self.holder):
-                found = <PyObject *>PyList_GET_ITEM(self.holder, self.number)
-        elif self.kind == GUARD_CELL:
-            found = PyCell_GET(self.holder)
-        elif self.kind == GUARD_CALL:
-            value = self.holder()
-            found = <PyObject *>value
-        elif isinstance(self.holder, dict):
-            return PyDict_Size(self.holder) == self.number
-        else:
-            return PyList_GET_SIZE(self.holder) == self.number
-        if found == <PyObject *>self.expected:
-            return self.spec is None or ((<Tensor>found).storage == self.storage
-                                         and tensor_fits(self.spec, <Tensor>found))
-        return found != NULL and self.plain and same_value(<object>found, self.expected)
-
-    def __repr__(self):
-        return f"<Guard {self.where}>"
-
-
-cdef class WatchedDict:
-    """Guards of one dict: while it has not changed, only its tensors are looked at."""
-    cdef object holder
-    cdef uint64_t version               # at which all guards held; 0: unknown
-    cdef list guards
-    cdef list tensors                   # the guards of tensors among them
-
-    cdef bint hold(self) except -1:
-        cdef Guard guard
-        cdef uint64_t now = dict_version(<PyObject *>self.holder)
-        cdef bint changed = now == 0 or now != self.version
-        for guard in (self.guards if changed else self.tensors):
-            if not guard.holds():
-                return False
-        self.version = now
-        return True
-
-
-# ---- signatures ----------------------------------------------------------------------------------
 
 cdef class Signature:
     """Arguments and modes of a call, and what its function refers to.
 
     ``tensors`` are those of the arguments, in the order in which programs take them. Floats at the
-    places that ``numbers`` has are among them: see spec_of.
+    places that ``numbers`` has are among them: see spec_of, for ``names`` too.
     """
 
-    def __init__(self, tuple args not None, dict kwargs not None, dict numbers=None):
+    def __init__(self, tuple args not None, dict kwargs not None, dict numbers=None, names=None):
         cdef list tensors = []
         cdef pb_state *state = thread_state()
-        self.args = spec_of(args, "args", tensors, numbers)
-        self.kwargs = spec_of(kwargs, "kwargs", tensors, numbers)
+        self.args = spec_of(args, "args", tensors, numbers, names)
+        self.kwargs = spec_of(kwargs, "kwargs", tensors, numbers, names)
         self.guards, self.watched_dicts, self.others = [], [], []
         self.tensors = tuple(tensors)
         self.grad_enabled = state.grad_enabled
@@ -405,7 +88,8 @@ cdef class Signature:
         self.watched_dicts = []
         self.others = []
         for guard in guards:
-            if not isinstance(guard.holder, dict) or guard.options is not None:
+            if not isinstance(guard.holder, dict) or guard.options is not None or (
+                    guard.kind == GUARD_ITEMS and guard.key and type(guard.holder) is not dict):
                 self.others.append(guard)
                 continue
             watched = by_holder.get(id(guard.holder))
@@ -473,13 +157,13 @@ cdef class Signature:
 
     def watched(self):
         """Return the references that are watched, as text."""
-        return [(<Guard>guard).where for guard in self.guards]
+        return [place for guard in self.guards for place in (<Guard>guard).places()]
 
     def outdated(self):
         """Return True if an object that the function refers to was replaced by another."""
         cdef Guard guard
         for guard in self.guards:
-            if not guard.plain and not guard.holds():
+            if guard.outdated():
                 return True
         return False
 
@@ -506,7 +190,7 @@ cdef class Signature:
             return found
         for guard in self.guards:
             if not guard.holds():
-                return guard.where
+                return guard.difference()
         if state.grad_enabled != self.grad_enabled:
             return "the grad mode"
         if dtype_default() != self.dtype:

@@ -1,0 +1,269 @@
+# build: small
+"""What an argument, or a tensor that a function refers to, must be in a later call."""
+
+from cpython.dict cimport PyDict_GetItem, PyDict_Size
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+
+from pullback.abi cimport PB_F64
+from pullback._c.base.dtype cimport dtype as dtype_class
+from pullback._c.base.dtype cimport dtype_object
+from pullback._c.base.layout cimport (
+    layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_same_strides,
+    layout_shape_tuple)
+from pullback._c.base.types cimport STORAGE_INFERENCE
+from pullback._c.device.device cimport device as device_class
+from pullback._c.graph.tensor cimport (
+    TENSOR_IS_NUMBER, TENSOR_IS_WRAPPED, TENSOR_LAZY, Tensor, device_key, is_tensor, tensor_data,
+    tensor_new, tensor_requires_grad)
+
+__all__ = ["is_plain"]
+
+cdef Py_ssize_t dict_offset = (<type>Tensor).__dictoffset__     # the same in subclasses
+
+# What Python code may ask a tensor for, beside what its spec has, and what is compared then.
+cdef dict ASKED = {
+    "is_leaf": lambda tensor: tensor.is_leaf,
+    "grad_fn": lambda tensor: type(tensor.grad_fn),
+    "output_nr": lambda tensor: tensor.output_nr,
+    "_version": lambda tensor: tensor._version,
+}
+
+cdef tuple PLAIN = (
+    bool, int, float, complex, str, bytes, type(None), dtype_class, device_class, type(Ellipsis),
+    slice, range)
+
+
+cpdef bint is_plain(value):
+    """Return True for values that are compared by value: numbers, texts, dtypes, devices."""
+    return type(value) in PLAIN
+
+
+cdef bint same_value(object value, object expected):
+    """True for equal values of one type; numbers must have the same bits."""
+    if value is expected:
+        return True
+    if type(value) is not type(expected):
+        return False
+    if type(value) is float or type(value) is complex:
+        return repr(value) == repr(expected)
+    return value == expected
+
+
+cdef class Spec:
+    """What one argument, or an item of one, must be."""
+
+    def __dealloc__(self):
+        if self.layout != NULL:
+            layout_release(self.layout)
+
+    def __repr__(self):
+        if self.kind == SPEC_TENSOR:
+            attributes = [f" {name}={value!r}" for name, value in (self.attributes or {}).items()]
+            return (f"{dtype_object(self.dtype).name}{list(layout_shape_tuple(self.layout))}"
+                    f"{' requires_grad' if self.requires_grad else ''}{''.join(attributes)}")
+        if self.kind == SPEC_VALUE or self.kind == SPEC_NUMBER and self.value is not None:
+            return repr(self.value)
+        if self.kind == SPEC_NUMBER:
+            return "float"
+        if self.kind == SPEC_OBJECT:
+            return f"<{type(self.value).__name__}>"
+        return f"{self.type.__name__} of {len(self.items)}"
+
+
+cdef Tensor number_tensor(double value, int type_id, int index):
+    """Return a number as a tensor of a host device, which promotes as a number does."""
+    cdef Tensor made = tensor_new(layout_contiguous(0, NULL), PB_F64, type_id, index)
+    (<double *>tensor_data(made))[0] = value
+    made.flags |= TENSOR_IS_NUMBER
+    return made
+
+
+cdef dict own_attributes(Tensor tensor):
+    """Return the dict of a tensor's attributes, without making it; None if it has none."""
+    cdef PyObject *found = (<PyObject **>(<char *><PyObject *>tensor + dict_offset))[0]
+    return <dict>found if found != NULL and PyDict_Size(<dict>found) else None
+
+
+cdef dict attributes_of(Tensor tensor, object names):
+    """Return of a tensor what code that names these may read: attributes, and facts of ASKED."""
+    cdef dict own = own_attributes(tensor)
+    cdef dict found = {}
+    if own is not None:
+        found = {name: value for name, value in own.items() if name in names}
+    for name in ASKED:
+        if name in names:
+            found[name] = ASKED[name](tensor)
+    return found or None
+
+
+cdef int note_attributes(Spec spec, Tensor tensor, object names) except -1:
+    """Let a tensor have the attributes that it has now, of those that code names."""
+    spec.names = names
+    spec.is_asked = not names.isdisjoint(ASKED)
+    spec.attributes = attributes_of(tensor, names)
+
+
+cdef bint same_attributes(dict some, dict others) except -1:
+    """True for the same attributes: equal numbers and texts, and the same objects."""
+    if some is None or others is None:
+        return some is others
+    if len(some) != len(others):
+        return False
+    for name, value in some.items():
+        if name not in others or not (value is others[name] or (
+                is_plain(value) and same_value(others[name], value))):
+            return False
+    return True
+
+
+cdef Spec spec_of(object value, str where, list tensors, dict numbers=None, object names=None):
+    """Return what a value is, and append its tensors.
+
+    ``numbers`` has of each place with a float that may vary a tensor of the device where it is
+    needed, and gets the float's tensor. ``names`` are those of attributes that code may read of
+    tensors.
+    """
+    cdef Spec made = Spec.__new__(Spec)
+    cdef Tensor tensor
+    made.type = type(value)
+    made.where = where
+    if is_tensor(value):
+        tensor = <Tensor>value
+        made.kind = SPEC_TENSOR
+        made.layout = layout_retain(tensor.layout)
+        made.dtype = tensor.dtype
+        made.device = device_key(tensor)
+        made.flags = tensor.flags & (TENSOR_LAZY | TENSOR_IS_WRAPPED)
+        made.requires_grad = tensor_requires_grad(tensor)
+        made.inference = tensor.storage.flags & STORAGE_INFERENCE != 0
+        if names is not None:
+            note_attributes(made, tensor, names)
+        tensors.append(tensor)
+    elif made.type is tuple or isinstance(value, tuple) and hasattr(value, "_fields"):
+        made.kind = SPEC_TUPLE
+        made.items = [spec_of(one, f"{where}[{i}]", tensors, numbers, names)
+                      for i, one in enumerate(value)]
+    elif made.type is list:
+        made.kind = SPEC_LIST
+        made.items = [spec_of(one, f"{where}[{i}]", tensors, None, names)
+                      for i, one in enumerate(value)]
+    elif made.type is dict:
+        made.kind = SPEC_DICT
+        made.keys = tuple(value)
+        made.items = [spec_of(one, f"{where}[{key!r}]", tensors, numbers, names)
+                      for key, one in value.items()]
+    elif numbers is not None and where in numbers and made.type is float:
+        made.kind = SPEC_NUMBER
+        tensor = <Tensor>numbers[where]
+        made.device_type = tensor.storage.device_type
+        made.device_index = tensor.storage.device_index
+        numbers[where] = number_tensor(value, made.device_type, made.device_index)
+        tensors.append(numbers[where])
+    else:
+        made.kind = SPEC_VALUE if is_plain(value) else SPEC_OBJECT
+        made.value = value
+    return made
+
+
+cdef bint tensor_fits(Spec spec, Tensor tensor) except -1:
+    if spec.names is not None and (
+            spec.is_asked or spec.attributes is not None or own_attributes(tensor) is not None):
+        if not same_attributes(spec.attributes, attributes_of(tensor, spec.names)):
+            return False
+    return (tensor.dtype == spec.dtype and device_key(tensor) == spec.device
+            and tensor.flags & (TENSOR_LAZY | TENSOR_IS_WRAPPED) == spec.flags
+            and tensor_requires_grad(tensor) == spec.requires_grad
+            and (tensor.storage.flags & STORAGE_INFERENCE != 0) == spec.inference
+            and (tensor.layout == spec.layout
+                 or layout_same_shape(tensor.layout, spec.layout)
+                 and layout_same_strides(tensor.layout, spec.layout)))
+
+
+cdef bint fits(Spec spec, object value, list tensors):
+    """True if a value is as it was; appends its tensors."""
+    cdef Py_ssize_t i
+    cdef PyObject *found
+    if spec.kind == SPEC_TENSOR:
+        if type(value) is not spec.type or not tensor_fits(spec, <Tensor>value):
+            return False
+        tensors.append(value)
+        return True
+    if spec.kind == SPEC_NUMBER:
+        if type(value) is not float or spec.value is not None and not same_value(value, spec.value):
+            return False
+        tensors.append(number_tensor(value, spec.device_type, spec.device_index))
+        return True
+    if spec.kind == SPEC_VALUE:
+        return same_value(value, spec.value)
+    if spec.kind == SPEC_OBJECT:
+        return value is spec.value
+    if type(value) is not spec.type:
+        return False
+    if spec.kind == SPEC_TUPLE:
+        if PyTuple_GET_SIZE(value) != PyList_GET_SIZE(spec.items):
+            return False
+        for i in range(PyTuple_GET_SIZE(value)):
+            if not fits(<Spec>PyList_GET_ITEM(spec.items, i),
+                        <object>PyTuple_GET_ITEM(value, i), tensors):
+                return False
+        return True
+    if spec.kind == SPEC_LIST:
+        if PyList_GET_SIZE(value) != PyList_GET_SIZE(spec.items):
+            return False
+        for i in range(PyList_GET_SIZE(spec.items)):
+            if i >= PyList_GET_SIZE(value) or not fits(
+                    <Spec>PyList_GET_ITEM(spec.items, i), (<list>value)[i], tensors):
+                return False
+        return True
+    if PyDict_Size(value) != PyList_GET_SIZE(spec.items) or tuple(value) != spec.keys:
+        return False
+    for i in range(PyList_GET_SIZE(spec.items)):
+        found = PyDict_GetItem(value, spec.keys[i])
+        if found == NULL or not fits(<Spec>PyList_GET_ITEM(spec.items, i), <object>found, tensors):
+            return False
+    return True
+
+
+cdef str first_difference(Spec spec, object value):
+    """Return which argument is not as it was, and how; None if all are."""
+    cdef list unused = []
+    if fits(spec, value, unused):
+        return None
+    if spec.kind >= SPEC_TUPLE and type(value) is spec.type and len(value) == len(spec.items):
+        items = value.values() if spec.kind == SPEC_DICT else value
+        for one, item in zip(spec.items, items):
+            found = first_difference(one, item)
+            if found is not None:
+                return found
+    return f"{spec.where}: {spec_of(value, spec.where, [])!r} instead of {spec!r}"
+
+
+cdef bint differs_in_numbers(Spec spec, object value, set found):
+    """True if a value is as it was but for floats in it; adds the places of those."""
+    if spec.kind == SPEC_VALUE and type(spec.value) is float and type(value) is float:
+        if not same_value(value, spec.value):
+            found.add(spec.where)
+        return True
+    if spec.kind == SPEC_NUMBER and type(value) is float:
+        found.add(spec.where)
+        return True
+    if spec.kind != SPEC_TUPLE and not (spec.kind == SPEC_DICT and spec.where == "kwargs"):
+        return fits(spec, value, [])
+    if type(value) is not spec.type or len(value) != len(spec.items):
+        return False
+    if spec.kind == SPEC_DICT and tuple(value) != spec.keys:
+        return False
+    return all([differs_in_numbers(one, item, found) for one, item in zip(
+        spec.items, value.values() if spec.kind == SPEC_DICT else value)])
+
+
+cdef int set_read(Spec spec, object value, set read) except -1:
+    """Let numbers whose values were read be as they are."""
+    if spec.kind == SPEC_NUMBER and spec.where in read:
+        spec.value = value
+    elif spec.kind == SPEC_TUPLE or spec.kind == SPEC_DICT:
+        for one, item in zip(spec.items, value.values() if spec.kind == SPEC_DICT else value):
+            set_read(one, item, read)
+    return 0

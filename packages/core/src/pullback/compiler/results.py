@@ -1,0 +1,104 @@
+"""What compiled functions return: the value of a call, made from a program's results."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial, reduce
+from operator import getitem
+from types import CellType, FunctionType
+from typing import Any
+
+from pullback._c.capture.spec import is_plain
+from pullback._c.graph.tensor import Tensor
+from pullback.func._tree import is_node, items, leaves, with_items
+
+__all__ = ["holds_tensor", "rebuilder"]
+
+
+def holds_tensor(value: Any, depth: int) -> bool:
+    """Return True if a tensor is found in an object's attributes, items or closure."""
+    if isinstance(value, Tensor):
+        return True
+    if not depth or is_plain(value) or isinstance(value, type):
+        return False
+    parts = list(getattr(value, "__dict__", {}).values())
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        parts += value
+    elif isinstance(value, dict):
+        parts += value.values()
+    elif isinstance(value, FunctionType):
+        parts += [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
+    elif isinstance(value, partial):
+        parts += [*value.args, *value.keywords.values()]
+    return any(holds_tensor(part, depth - 1) for part in parts)
+
+
+class _Given:
+    """A list or dict of the arguments, or from outside, that a function returns itself."""
+
+    def __init__(self, value: Any, path: tuple[Any, ...] | None):
+        self.value, self.path = value, path
+
+    def of(self, args: Any, kwargs: Any) -> Any:
+        """Return it, as it is in a call."""
+        return self.value if self.path is None else reduce(getitem, self.path, (args, kwargs))
+
+
+def _paths(tree: Any, path: tuple[Any, ...], found: dict[int, tuple[Any, ...]]) -> None:
+    """Note by address where the lists and dicts of arguments are."""
+    if not is_node(tree):
+        return
+    if not isinstance(tree, tuple):
+        found.setdefault(id(tree), path)
+    for key, item in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        _paths(item, (*path, key), found)
+
+
+def _made(tree: Any, function: Callable[[Any], Any], memo: dict[int, Any]) -> Any:
+    """Return a tree with a function applied to the leaves; one container stays one."""
+    if not is_node(tree):
+        return function(tree)
+    if id(tree) not in memo:
+        parts = [_made(one, function, memo) for one in items(tree)]
+        memo[id(tree)] = with_items(tree, parts)
+    return memo[id(tree)]
+
+
+def rebuilder(value: Any, given: Any, outside: set[int]) -> Callable[..., Any] | None:
+    """Return what makes a function's value from its leaves and arguments; None if it is one leaf.
+
+    ``given`` are the arguments, ``outside`` the addresses of lists and dicts from outside.
+    """
+    if isinstance(value, Tensor):
+        return None
+    results = leaves(value)
+    numbers = {id(one): k for k, one in reversed([*enumerate(results)])}
+    flat = type(value) is tuple and not any(is_node(one) for one in value)
+    if flat and len(numbers) == len(value):
+        count = len(value)
+        return lambda found, args, kwargs: tuple(found[:count])
+    paths: dict[int, tuple[Any, ...]] = {}
+    _paths(given, (), paths)
+
+    def template(tree: Any) -> Any:
+        """Return numbers of leaves in place of them, and _Given for what is not made anew."""
+        if not is_node(tree):
+            return numbers[id(tree)]
+        if id(tree) not in made and (id(tree) in paths or id(tree) in outside):
+            made[id(tree)] = _Given(tree, paths.get(id(tree)))
+        elif id(tree) not in made:
+            made[id(tree)] = with_items(tree, [template(one) for one in items(tree)])
+        return made[id(tree)]
+
+    made: dict[int, Any] = {}
+    tree = template(value)
+
+    def rebuilt(found: list[Any], args: Any, kwargs: Any) -> Any:
+        return _made(
+            tree,
+            lambda leaf: leaf.of(args, kwargs) if isinstance(leaf, _Given) else found[leaf],
+            {},
+        )
+
+    return rebuilt
