@@ -1,7 +1,19 @@
 """What compiled functions refer to: attributes of tensors, order, code, and objects in sets."""
 
-from collections import OrderedDict, deque
+import array
+import contextvars
+import dataclasses
+import functools
+import operator
+import sys
+import threading
+import types
+import typing
+import warnings
+import weakref
+from collections import ChainMap, OrderedDict, UserDict, deque
 
+import numpy as np
 import pytest
 
 import pullback as pb
@@ -202,3 +214,288 @@ def test_objects_in_sets_and_deques_are_watched(kind):
         assert scaled(pb.ones(1)).item() == value + 0.5
         held.pop()
         (held.add if kind is set else held.append)(Factor(value + 1))
+
+
+# ---- objects of libraries, which hold what a program puts there ----------------------------------
+
+
+def with_item(holder):
+    holder["k"] = 1.0
+    return holder
+
+
+class Owner:
+    k = 1.0
+
+
+OWNER = Owner()
+LOCAL = threading.local()
+VARIABLE = contextvars.ContextVar("VARIABLE", default=1.0)
+ARRAY = np.ones(2)
+OCTETS = array.array("d", [1.0])
+NAMED = with_item(UserDict())
+CHAINED = with_item(ChainMap({}, {}))
+WEAK = weakref.WeakKeyDictionary({OWNER: 1.0})
+TABLE = {"k": 1.0}
+PROXY = types.MappingProxyType(TABLE)
+REFERENCE = weakref.ref(OWNER)
+GETTER = operator.attrgetter("k")
+HELD = dataclasses.make_dataclass("Held", ["k"])(1.0)
+SPACE = types.ModuleType("space_of_test")
+SCALE = 1.0
+sys.modules["space_of_test"] = SPACE
+NAMES = ["k"]
+
+
+def scaled(self, by=1.0):
+    return self.k * by
+
+
+def counting(x):
+    return x * counting.k
+
+
+class Meta(type):
+    k = 1.0
+
+
+class Named(metaclass=Meta):
+    pass
+
+
+class Mapping(dict):
+    def read(self):
+        return self["a"] * self.k
+
+
+class Listing(list):
+    def read(self):
+        return len(self) * self.k
+
+
+class Pair(typing.NamedTuple):
+    a: float
+    b: int
+
+    def read(self):
+        return self.a * SCALE
+
+
+class Weight(pb.nn.Parameter):
+    def read(self):
+        return self.detach() * SCALE
+
+
+class Bound(Owner):
+    read = functools.partialmethod(scaled, by=1.0)
+
+
+@functools.wraps(pb.relu)
+def relu(x):
+    return x * SCALE
+
+
+def importing(x):
+    import space_of_test
+
+    return x * space_of_test.k
+
+
+def matching(x):
+    match OWNER:
+        case Owner(k=k):
+            return x * k
+
+
+def rate_of(state):
+    first, *_ = list(state.values())[1][0].values()
+    return first
+
+
+def set_attribute(owner):
+    return lambda value: setattr(owner, "k", value)
+
+
+def set_scale(value):
+    globals()["SCALE"] = value
+
+
+BOUND, MAPPING, LISTING = Bound(), Mapping(a=1.0), Listing([1])
+PAIR, WEIGHT = Pair(1.0, 2), Weight(pb.ones(1))
+WATCHED = {  # a function, and what gives it another value
+    "array": (lambda x: x * float(ARRAY[0]), lambda value: ARRAY.fill(value)),
+    "octets": (lambda x: x * OCTETS[0], lambda value: OCTETS.__setitem__(0, value)),
+    "dict of a library": (lambda x: x * NAMED["k"], lambda value: NAMED.update(k=value)),
+    "chain of dicts": (lambda x: x * CHAINED["k"], lambda value: CHAINED.update(k=value)),
+    "weak dict": (lambda x: x * WEAK[OWNER], lambda value: WEAK.update({OWNER: value})),
+    "proxy": (lambda x: x * PROXY["k"], lambda value: TABLE.update(k=value)),
+    "thread": (lambda x: x * LOCAL.k, set_attribute(LOCAL)),
+    "context": (lambda x: x * VARIABLE.get(), VARIABLE.set),
+    "weak reference": (lambda x: x * REFERENCE().k, set_attribute(OWNER)),
+    "formatted name": (lambda x: x * getattr(OWNER, f"{'k'}"), set_attribute(OWNER)),
+    "name in a list": (lambda x: x * getattr(OWNER, NAMES[0]), set_attribute(OWNER)),
+    "vars": (lambda x: x * sum(vars(HELD).values()), set_attribute(HELD)),
+    "getter": (lambda x: x * GETTER(OWNER), set_attribute(OWNER)),
+    "match": (matching, set_attribute(OWNER)),
+    "class made at run time": (lambda x: x * HELD.k, set_attribute(HELD)),
+    "wrapper of an op": (lambda x: relu(x), set_scale),
+    "import": (importing, set_attribute(SPACE)),
+    "globals()": (lambda x: x * globals()["SCALE"], set_scale),
+    "function": (lambda x: counting(x), set_attribute(counting)),
+    "partial method": (lambda x: x * BOUND.read(), set_attribute(BOUND)),
+    "metaclass": (lambda x: x * Named.k, set_attribute(Meta)),
+    "subclass of dict": (lambda x: x * MAPPING.read(), set_attribute(MAPPING)),
+    "subclass of list": (lambda x: x * LISTING.read(), set_attribute(LISTING)),
+    "subclass of tuple": (lambda x: x * PAIR.read(), set_scale),
+    "subclass of Tensor": (lambda x: x * WEIGHT.read(), set_scale),
+    "name of a class": (
+        lambda x: x * getattr(OWNER, "later", 0),
+        lambda v: setattr(Owner, "later", v),
+    ),
+    "name of a module": (
+        lambda x: x * getattr(SPACE, "later", 0),
+        lambda v: setattr(SPACE, "later", v),
+    ),
+    "learning rate": (
+        lambda x: x * rate_of(OPTIMIZER.state_dict()),
+        lambda value: OPTIMIZER.param_groups[0].update(lr=value),
+    ),
+}
+OPTIMIZER = pb.optim.SGD([pb.nn.Parameter(pb.ones(1))], lr=1.0)
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_what_code_may_read_is_watched(name):
+    function, change = WATCHED[name]
+    if not name.startswith("name of a"):
+        change(1.0)
+    compiled = pb.compile(function)
+    assert [compiled(pb.ones(1)).item() for _ in range(2)] == [function(pb.ones(1)).item()] * 2
+    for value in (2.0, 3.0):
+        change(value)
+        assert [compiled(pb.ones(1)).item() for _ in range(2)] == [value] * 2
+
+
+def test_class_that_an_object_gets_is_watched():
+    class Twice(pb.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    class Thrice(Twice):
+        def forward(self, x):
+            return x * 3
+
+    module = Twice()
+    compiled = pb.compile(module)
+    assert compiled(pb.ones(1)).item() == 2
+    module.__class__ = Thrice
+    assert compiled(pb.ones(1)).item() == 3
+
+
+def test_name_that_hides_a_builtin_is_watched(monkeypatch):
+    compiled = pb.compile(lambda x: x * abs(-2))
+    assert compiled(pb.ones(1)).item() == 2
+    monkeypatch.setitem(globals(), "abs", lambda value: value)
+    assert compiled(pb.ones(1)).item() == -2
+
+
+def test_writes_to_objects_of_libraries_run_eagerly():
+    written, log = np.zeros(1), UserDict(n=0)
+
+    @pb.compile
+    def logged(x):
+        written[0] += 1
+        log["n"] += 1
+        return x * 2
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(5):
+            logged(pb.ones(1))
+    assert [" changes what it refers to" in str(one.message) for one in caught] == [True]
+    assert written[0] == log["n"] == 5
+
+
+@pytest.mark.parametrize("name", ["large", "objects"])
+def test_arrays_that_are_not_compared_run_eagerly(name):
+    held = np.ones(100_000) if name == "large" else np.array([1.0, None])
+    compiled = pb.compile(lambda x: x * float(held[0]))
+    with pytest.warns(UserWarning, match="refers to an array of"):
+        assert compiled(pb.ones(1)).item() == 1
+    held[0] = 2.0
+    assert compiled(pb.ones(1)).item() == 2
+
+
+def test_object_that_answers_few_attributes():
+    class Few:
+        def __getattribute__(self, name):
+            return {"k": 2.0}[name]
+
+    few = Few()
+    assert pb.compile(lambda x: x * few.k)(pb.ones(1)).item() == 2
+
+
+# ---- which objects arguments are -----------------------------------------------------------------
+
+
+def test_arguments_that_are_keys():
+    def run(wrap):
+        params = [pb.ones(1), pb.full((1,), 2.0), pb.full((1,), 3.0)]
+        state = {one: pb.zeros(1) for one in params}
+
+        def update(param, grad):
+            moment = state[param]
+            moment.mul_(0.9).add_(grad)
+            param.sub_(moment)
+
+        step = wrap(update)
+        for _ in range(3):
+            for one in params:
+                step(one, pb.ones(1))
+        return [one.item() for one in (*params, *state.values())]
+
+    assert run(pb.compile) == run(lambda function: function)
+
+
+def test_arguments_that_are_compared_by_identity():
+    held = pb.ones(1)
+    is_held = pb.compile(lambda t: t * 2 if t is held else t * 3)
+    are_same = pb.compile(lambda a, b: a * 2 if a is b else a * 3)
+    for _ in range(2):
+        assert [is_held(one).item() for one in (held, pb.ones(1))] == [2, 3]
+        assert [are_same(held, one).item() for one in (held, held.view(1), pb.ones(1))] == [2, 3, 3]
+
+
+# ---- where arguments are in memory ---------------------------------------------------------------
+
+
+def test_offsets_that_code_uses_are_part_of_a_call():
+    filled = pb.compile(lambda x: x.as_strided((10,), (1,), 0).fill_(5.0).sum())
+    assert filled(pb.arange(10.0)[:3]).item() == 50
+    for size in (10, 20):
+        for start in (1, 7):
+            base = pb.zeros(size)
+            filled(base[start:])
+            assert base.tolist() == [5.0] * 10 + [0.0] * (size - 10)
+    with pytest.raises(RuntimeError, match="out of bounds for storage of size"):
+        filled(pb.zeros(5))
+    for function in (lambda x: x * x.storage_offset(), lambda x: x * len(x.untyped_storage())):
+        compiled = pb.compile(function)
+        for start, size in ((0, 4), (1, 4), (1, 8)):
+            x = pb.ones(size)[start : start + 2]
+            assert compiled(x).tolist() == function(x).tolist()
+
+
+# ---- modes of the process ------------------------------------------------------------------------
+
+
+def test_modes_that_code_asks_for_are_watched():
+    made = pb.compile(lambda x: pb.zeros(1) + 1)
+    seeded = pb.compile(lambda x: x * pb.initial_seed())
+    x = pb.ones(1)
+    assert made(x).device == x.device
+    with pb.device("meta"):
+        assert made(x).device.type == "meta"
+    for seed in (1, 2):
+        pb.manual_seed(seed)
+        assert seeded(x).item() == seed

@@ -1,7 +1,8 @@
 """What compiled functions return: as many objects as the functions themselves do."""
 
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, deque, namedtuple
 
+import numpy as np
 import pytest
 
 import pullback as pb
@@ -81,3 +82,42 @@ def test_containers_of_the_caller_are_returned_themselves(function):
         known = {id(given): "given", id(given["a"]): "a", id(KEPT): "kept"}
         assert shape(compiled(x, given), known) == shape(function(x, given), known)
     assert compiled.entries[0].runs == 2
+
+
+class Box:
+    def __init__(self):
+        self.items = []
+
+    def append(self, item):
+        self.items.append(item)
+
+    def __len__(self):
+        return len(self.items)
+
+
+@pytest.mark.parametrize("make", [deque, bytearray, Box, lambda: np.zeros(2)])
+def test_objects_that_a_call_makes_are_its_own(make):
+    compiled = pb.compile(lambda x: (x * 2, make()))
+    for _ in range(3):
+        _, made = compiled(pb.ones(1))
+        if isinstance(made, np.ndarray):
+            assert made.tolist() == [0, 0]
+            made += 1
+        else:
+            assert len(made) == 0
+            made.append(1)
+    compiled = pb.compile(lambda x: make())
+    assert compiled(pb.ones(1)) is not compiled(pb.ones(1))
+
+
+def test_tensor_from_outside_that_is_written_and_returned():
+    held = pb.zeros(2)
+    held.name_of_mine = "held"
+    added = pb.compile(lambda x: held.add_(x))
+    copied = pb.compile(lambda x: (held.copy_(x), [held]))
+    given = pb.compile(lambda x: pb.add(x, 1, out=held))
+    for value in (1.0, 2.0, 3.0):
+        x = pb.full((2,), value)
+        assert added(x) is held and given(x) is held and held.tolist() == [value + 1] * 2
+        one, (other,) = copied(x)
+        assert one is other is held and held.tolist() == [value] * 2

@@ -11,11 +11,12 @@ from typing import Any
 from pullback._c.base.state import is_grad_enabled
 from pullback._c.capture.compiled import Entry, flat_memory
 from pullback._c.capture.recorder import Recorder
+from pullback._c.engine import engine
 from pullback._c.graph.tensor import Tensor
 from pullback._c.transforms.autocast import get_autocast_state, set_autocast_state
 from pullback.autograd import Function
-from pullback.autograd import grad as _grad
 from pullback.autograd.grad_mode import enable_grad, no_grad
+from pullback.compiler.effects import may_have_effects
 from pullback.func._tree import leaves
 from pullback.ops import ops
 
@@ -55,11 +56,16 @@ class Backward:
         if isinstance(edges, str):
             capture.refusal = edges
             return None
-        made.targets, freed = edges
+        made.targets, freed, code = edges
         owners = Counter(map(_memory_of, (*results, *capture.inputs)))
         made.shared = {i for i in made.graph if owners[_memory_of(results[i])] > 1}
         if freed:  # a backward pass inside the function has run through it
             return made
+        for one in code:
+            if may_have_effects(one):
+                name = getattr(one, "__qualname__", type(one).__qualname__)
+                capture.refusal = f"a backward pass in which {name} may do more than compute"
+                return None
         tensors = [capture.inputs[one] if isinstance(one, int) else one for one in made.targets]
         outputs = [results[i] for i in made.graph]
         with no_grad():
@@ -71,20 +77,22 @@ class Backward:
             made.reach.append(
                 {i for i, t in enumerate(made.targets) if any(_same_target(t, r) for r in reached)}
             )
-        inner = Recorder(tuple(seeds), capture.owner.fullgraph, capture.sizes)
+        inner = Recorder(tuple(seeds), capture.owner.fullgraph, capture.sizes, recorder)
         if not inner.begin():  # another thread records
             capture.is_late = True
             return None
         try:
             with capture.sizes or contextlib.nullcontext():
-                grads = _grad(outputs, tensors, seeds, retain_graph=True, allow_unused=True)
-        except RuntimeError as error:
-            if inner.refusal is not None:
+                grads = _gradients(outputs, tensors, seeds, create_graph=False)
+        except Exception as error:
+            if inner.refusal is not None and capture.owner.fullgraph:
                 raise
             capture.refusal = f"results whose backward pass fails: {error}"
             return None
         finally:
             inner.end()
+            for generator, seed, first, _ in reversed(inner.draws):
+                generator.set_position(seed, first)
         if inner.refusal is not None:
             capture.refusal = f"{inner.refusal} in its backward pass"
             return None
@@ -196,8 +204,14 @@ class Backward:
             pairs = [(again[i], one) for i, one in zip(self.graph, seeds) if one is not None]
         with enable_grad():
             outputs, given = zip(*pairs)
-            found = _grad(outputs, ctx.targets, given, create_graph=create_graph, allow_unused=True)
-            return list(found)
+            return _gradients(outputs, ctx.targets, given, create_graph)
+
+
+def _gradients(outputs: Any, targets: Any, seeds: Any, create_graph: bool) -> list[Tensor | None]:
+    """Return gradients of targets; one's history is not gone through to reach another."""
+    return engine.run_backward(
+        list(outputs), list(seeds), True, create_graph, list(targets), False, True
+    )
 
 
 def has_graph(value: Any) -> bool:

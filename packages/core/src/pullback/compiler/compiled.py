@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import reduce
 from typing import Any
 
+from pullback import random
 from pullback._c.base import state
 from pullback._c.base.dtype import get_default_dtype
 from pullback._c.capture.compiled import (
@@ -26,6 +27,7 @@ from pullback._c.capture.signature import Signature
 from pullback._c.capture.spec import is_plain
 from pullback._c.graph.tensor import Tensor
 from pullback._c.transforms.autocast import get_autocast_state
+from pullback._context import are_deterministic_algorithms_enabled, get_num_threads
 from pullback.autograd._dot import Dot
 from pullback.compiler.backward import Backward, has_graph
 from pullback.compiler.modules import OptimizedModule
@@ -51,6 +53,13 @@ _MISMATCHES = 3  # calls that are not what lies between others, until none is ta
 _FAMILIES = 8  # kinds of calls of which programs for other sizes are looked for
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 _TRIES = 3  # captures of one function in a row that keep new memory
+
+# What tells modes of the process, by the names with which code asks for them.
+MODES: dict[str, Callable[[], Any]] = {
+    "initial_seed": random.initial_seed,
+    "get_num_threads": get_num_threads,
+    "are_deterministic_algorithms_enabled": are_deterministic_algorithms_enabled,
+}
 
 # What `Recorder.changes` holds: the constants of _c/base/state.pxd.
 _CLEARED, _SET, _READ, _ADDED, _HISTORY = range(5)
@@ -176,7 +185,9 @@ class Compiled(CompiledCallable):
         with self._lock:
             self._drop_outdated()
         try:
-            guards, reads_options, names = guards_of(self.function, leaves((args, kwargs)))
+            guards, reads_options, names, found, known = guards_of(
+                self.function, leaves((args, kwargs)), MODES
+            )
         except CannotWatch as error:
             self._refuse(f"a function that {error}")
             self._kept = _TRIES
@@ -185,11 +196,13 @@ class Compiled(CompiledCallable):
         asks_types = "type" in names or "__class__" in names
         numbers = {} if asks_types or self._plain else self._numbers(args, kwargs)
         signature = Signature(args, kwargs, numbers, self._names)
+        if known is not None:
+            signature.compare_objects(known)
         if signature.overlaps(guards):
             self._kept += 1
             return self.function(*args, **kwargs)
         sizes = SizeLog() if self.dynamic and not numbers and not asks_types else None
-        capture = _Capture(self, Entry(signature), guards, args, kwargs, numbers, sizes)
+        capture = _Capture(self, Entry(signature), found, args, kwargs, numbers, sizes)
         try:
             value = capture.run()
             if sizes is not None:
@@ -308,7 +321,7 @@ class _Capture:
         self,
         owner: Compiled,
         entry: Entry,
-        guards: list[Any],
+        found: list[Any],
         args: Any,
         kwargs: Any,
         numbers: dict[str, Tensor],
@@ -316,7 +329,8 @@ class _Capture:
     ):
         self.owner = owner
         self.entry = entry
-        self.guards = guards
+        self.found = {id(one) for one in found}  # addresses of what the function refers to
+        self.kept = found
         self.args, self.kwargs = args, kwargs
         self.numbers: dict[str, NumberArgument] = {}
         self.given = args, kwargs
@@ -380,8 +394,11 @@ class _Capture:
         if self.refusal is not None:
             return
         self.structure = structure(value)
-        holders = {id(one.holder) for one in self.guards}
-        self.entry.rebuild = rebuilder(value, (self.args, self.kwargs), holders)
+        try:
+            self.entry.rebuild = rebuilder(value, (self.args, self.kwargs), self.found)
+        except Exception as error:
+            self.refusal = f"a result that cannot be copied for each call ({error})"
+            return
         extra = self.gradients(recorder, results)
         if self.refusal is not None:
             return
@@ -390,7 +407,7 @@ class _Capture:
         if self.refusal is not None or self.is_late:
             return
         saved = backward.saved_results if backward else []
-        self.entry.program = recorder.program([*results, *extra, *saved])
+        self.entry.program = recorder.program([*results, *extra, *saved], self.found)
         if self.entry.program is None:
             self.refusal = recorder.refusal
             return

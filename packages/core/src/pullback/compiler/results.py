@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable
 from functools import partial, reduce
@@ -45,6 +46,17 @@ class _Given:
         return self.value if self.path is None else reduce(getitem, self.path, (args, kwargs))
 
 
+class _Copied:
+    """An object that a function makes, such as a set or an array: each call has its own."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def of(self, args: Any, kwargs: Any) -> Any:
+        """Return one for a call."""
+        return copy.deepcopy(self.value)
+
+
 def _paths(tree: Any, path: tuple[Any, ...], found: dict[int, tuple[Any, ...]]) -> None:
     """Note by address where the lists and dicts of arguments are."""
     if not is_node(tree):
@@ -68,13 +80,21 @@ def _made(tree: Any, function: Callable[[Any], Any], memo: dict[int, Any]) -> An
 def rebuilder(value: Any, given: Any, outside: set[int]) -> Callable[..., Any] | None:
     """Return what makes a function's value from its leaves and arguments; None if it is one leaf.
 
-    ``given`` are the arguments, ``outside`` the addresses of lists and dicts from outside.
+    ``given`` are the arguments, ``outside`` the addresses of objects that were there before.
+
+    Raises: Exception of any class for objects that cannot be copied.
     """
     if isinstance(value, Tensor):
         return None
     results = leaves(value)
+
+    def copied(leaf: Any) -> bool:
+        """Return True for an object that the function makes, which may be changed later."""
+        return not (isinstance(leaf, Tensor) or is_plain(leaf) or id(leaf) in outside)
+
     numbers = {id(one): k for k, one in reversed([*enumerate(results)])}
-    flat = type(value) is tuple and not any(is_node(one) for one in value)
+    outside = outside | {id(one) for one in leaves(given)}
+    flat = type(value) is tuple and not any(is_node(one) or copied(one) for one in value)
     if flat and len(numbers) == len(value):
         count = len(value)
         return lambda found, args, kwargs: tuple(found[:count])
@@ -83,6 +103,8 @@ def rebuilder(value: Any, given: Any, outside: set[int]) -> Callable[..., Any] |
 
     def template(tree: Any) -> Any:
         """Return numbers of leaves in place of them, and _Given for what is not made anew."""
+        if not is_node(tree) and copied(tree):
+            return _Copied(copy.deepcopy(tree))
         if not is_node(tree):
             return numbers[id(tree)]
         if id(tree) not in made and (id(tree) in paths or id(tree) in outside):
@@ -96,9 +118,7 @@ def rebuilder(value: Any, given: Any, outside: set[int]) -> Callable[..., Any] |
 
     def rebuilt(found: list[Any], args: Any, kwargs: Any) -> Any:
         return _made(
-            tree,
-            lambda leaf: leaf.of(args, kwargs) if isinstance(leaf, _Given) else found[leaf],
-            {},
+            tree, lambda leaf: found[leaf] if type(leaf) is int else leaf.of(args, kwargs), {}
         )
 
     return rebuilt

@@ -61,6 +61,7 @@ cdef enum capture_size:
 ctypedef struct pb_capture:
     void *self
     pb_state *state
+    uint64_t oldest             # sequence number of the first node that the capture may run
     void (*allocated)(void *self, pb_storage *storage) noexcept
     void (*freed)(void *self, pb_storage *storage) noexcept
     void (*used)(void *self, pb_storage *storage) noexcept          # by the next kernel

@@ -11,6 +11,8 @@ cdef enum guard_kind:
     GUARD_LENGTH                # the length of a list or dict
     GUARD_ITEMS                 # all items of a dict, in their order: the key has the keys
     GUARD_FUNCTION              # the code and the defaults of a function: parts_of
+    GUARD_CLASS                 # the class of an object
+    GUARD_ABSENT                # that a dict has none of some keys
     GUARD_CALL                  # what a function returns
 
 

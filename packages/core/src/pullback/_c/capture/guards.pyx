@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport uint64_t
 
@@ -26,6 +26,7 @@ cdef extern from *:
     #endif
     """
     PyObject *PyCell_GET(object cell)
+    PyTypeObject *Py_TYPE(object value)
     PyObject *PyFunction_GetCode(object function)
     PyObject *PyFunction_GetDefaults(object function)
     PyObject *PyFunction_GetKwDefaults(object function)
@@ -94,6 +95,13 @@ cdef class Guard:
                     == PyTuple_GET_ITEM(self.expected, 1)
                     and or_none(PyFunction_GetKwDefaults(self.holder))
                     == PyTuple_GET_ITEM(self.expected, 2))
+        elif self.kind == GUARD_CLASS:
+            return <object>Py_TYPE(self.holder) is self.expected
+        elif self.kind == GUARD_ABSENT:
+            for name in <tuple>self.key:
+                if PyDict_GetItemWithError(self.holder, name) != NULL:
+                    return False
+            return True
         elif isinstance(self.holder, dict):
             return PyDict_Size(self.holder) == self.number
         else:

@@ -113,7 +113,7 @@ cdef bint on_line(Spec low, Spec high, Spec at, Line line):
 
 cdef bint like(Spec one, Spec other) except -1:
     return (one.dtype == other.dtype and one.device == other.device and one.flags == other.flags
-            and one.requires_grad == other.requires_grad
+            and one.requires_grad == other.requires_grad and one.is_leaf == other.is_leaf
             and one.layout.ndim == other.layout.ndim
             and same_attributes(one.attributes, other.attributes))
 

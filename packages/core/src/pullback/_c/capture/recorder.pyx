@@ -23,6 +23,7 @@ from pullback._c.base.state cimport (
     pb_globals, thread_state)
 from pullback._c.base.types cimport (
     NODE_ACCUMULATE, NODE_FREED, node_edges, pb_edge, pb_node, pb_storage)
+from pullback._c.capture.code_names cimport code_of_node
 from pullback._c.capture.recording cimport Recording
 from pullback._c.program.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT, BUFFER_TEMPORARY, Buffer, Launch,
@@ -82,12 +83,14 @@ cdef class Recorder:
     cdef readonly Recording recording   # while it does: what the program is made of
     cdef list inputs
     cdef int64_t sequence               # of the first node that is made
+    cdef Recorder forward               # of the pass whose backward pass this is; or None
 
-    def __cinit__(self, tuple inputs not None, bint strict, sizes=None):
+    def __cinit__(self, tuple inputs not None, bint strict, sizes=None, Recorder forward=None):
         cdef Tensor tensor
         cdef Buffer buffer
         cdef Outer prior
         self.strict = strict
+        self.forward = forward
         self.launches = []
         self.buffers = []
         self.changes = {}
@@ -131,6 +134,7 @@ cdef class Recorder:
         if self.sizes is not None:
             self.hooks.sized = sized
         self.sequence = self.hooks.state.sequence
+        self.hooks.oldest = self.sequence if self.forward is None else self.forward.sequence
         record_draws(self.draws)
         process.capture = &self.hooks
         return True
@@ -304,9 +308,10 @@ cdef class Recorder:
     def outer_edges(self, list outputs not None, tuple inputs not None):
         """Return where the graph of some tensors leaves what was recorded, or why it must not.
 
-        That is a list of leaves, and of numbers of arguments; and whether some node has been freed.
+        That is a list of leaves, and of numbers of arguments; whether some node has been freed; and
+        the code of the program that runs in a backward pass: hooks and classes of functions.
         """
-        cdef list pending = [], targets = []
+        cdef list pending = [], targets = [], code = []
         cdef set seen = set(), found = set()
         cdef Tensor tensor
         cdef pb_node *node
@@ -324,6 +329,11 @@ cdef class Recorder:
         while pending:
             address, nr = pending.pop()
             node = <pb_node *><size_t>address
+            if (address, nr) in numbers:
+                if (address, nr) not in found:
+                    found.add((address, nr))
+                    targets.append(numbers[address, nr])
+                continue
             if node.kind == NODE_ACCUMULATE:
                 if address in found or node.op == NULL:
                     continue
@@ -336,22 +346,19 @@ cdef class Recorder:
                 targets.append(numbers.get((<size_t><PyObject *>tensor, tensor.output_nr), tensor))
                 continue
             if <int64_t>node.sequence < self.sequence:
-                if (address, nr) in found:
-                    continue
-                found.add((address, nr))
-                if (address, nr) not in numbers:
-                    return "a gradient that flows into the history of a tensor from outside"
-                targets.append(numbers[address, nr])
-                continue
+                return "a gradient that flows into the history of a tensor from outside"
             if address in seen:
                 continue
             seen.add(address)
             freed = freed or node.flags & NODE_FREED != 0
+            code += code_of_node(node)
+            if node.extra != NULL and node.extra.retain != NULL:
+                return "retain_grad() of a tensor that the function makes"
             for i in range(node.nedges):
                 edge = &node_edges(node)[i]
                 if edge.node != NULL:
                     pending.append((<size_t>edge.node, edge.nr))
-        return targets, freed
+        return targets, freed, code
 
     def outer_sources(self, Recorder before not None):
         """Make outer memory further arguments; return where each comes from, and new results.
@@ -402,12 +409,13 @@ cdef class Recorder:
         """Return True if memory, gradients or generators from outside have changed."""
         return bool(self.draws or self.changes or self.written())
 
-    def program(self, list results not None):
+    def program(self, list results not None, known=()):
         """Return the program that was recorded.
 
         ``results`` are the tensors that it returns, and other values, which each run returns as
-        they are. None if memory was made that is kept elsewhere: a later call will find it there.
-        Where a graph keeps memory, that is not looked at.
+        they are, like tensors whose addresses are ``known``. None if memory was made that is kept
+        elsewhere: a later call will find it there. Where a graph keeps memory, that is not looked
+        at.
         """
         cdef Recording recording = Recording.__new__(Recording)
         cdef Tensor tensor
@@ -439,7 +447,8 @@ cdef class Recorder:
                 recording.results.append(result_of(tensor, -2))
                 continue
             if buffer is None or buffer.kind == BUFFER_OUTER and (
-                    buffer.first < 0 or tensor.node == NULL and tensor_requires_grad(tensor)):
+                    buffer.first < 0 or <size_t><PyObject *>tensor in known
+                    or tensor.node == NULL and tensor_requires_grad(tensor)):
                 recording.results.append(tensor)
                 continue
             if buffer.kind == BUFFER_TEMPORARY and (buffer.filled or buffer.first < 0):

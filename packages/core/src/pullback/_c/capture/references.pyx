@@ -6,18 +6,25 @@ that it may reach is looked at: modules, optimizers, containers, objects, and fu
 call. Numbers and texts found there must stay equal, and objects the same.
 """
 
+import builtins
 import functools
 import gc
 import sys
 import types
-from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections import OrderedDict
 
 from cpython.object cimport PyObject_GenericGetAttr
 
+from pullback._c.capture.code_names cimport (
+    ASKS_BY_NAME, COMPARES_OBJECTS, IMPORTS, NAMES_LATER, code_names)
 from pullback._c.capture.guards cimport (
-    GUARD_CALL, GUARD_CELL, GUARD_DICT, GUARD_FUNCTION, GUARD_ITEMS, GUARD_LENGTH, GUARD_LIST,
-    IGNORED, Guard, guard_of, parts_of, shown_key)
+    GUARD_ABSENT, GUARD_CALL, GUARD_CELL, GUARD_CLASS, GUARD_DICT, GUARD_FUNCTION, GUARD_ITEMS,
+    GUARD_LENGTH, GUARD_LIST, IGNORED, Guard, guard_of, parts_of, shown_key)
+from pullback._c.capture.kinds cimport (
+    Kind, VALUE_FUNCTION, VALUE_METHOD, VALUE_WRAPPER, VALUE_PROPERTY, VALUE_PARTIAL,
+    VALUE_TUPLE, VALUE_LIST, VALUE_DICT, VALUE_SET, VALUE_CLASS, VALUE_ITERATOR, VALUE_CACHE,
+    VALUE_ARRAY, VALUE_GETTER, VALUE_REFERENCE, VALUE_VARIABLE, VALUE_OF_THREAD, VALUE_PROXY,
+    VALUE_OPEN, VALUE_LOADER, VALUE_GENERATOR, VALUE_CLOSED, is_closed, is_library, kind_of)
 from pullback._c.capture.spec cimport is_plain, own_attributes
 from pullback._c.graph.tensor cimport Tensor, is_tensor
 
@@ -25,55 +32,28 @@ __all__ = ["CannotWatch", "guards_of"]
 
 cdef enum:
     MOST = 20000                # references
+    LARGE_ARRAY = 1 << 16       # bytes that are compared before each run, at most
 
-# What is looked at in one way.
-cdef enum kind_of_value:
-    VALUE_FUNCTION
-    VALUE_METHOD
-    VALUE_WRAPPER               # a static or class method
-    VALUE_PROPERTY
-    VALUE_PARTIAL
-    VALUE_TUPLE
-    VALUE_LIST
-    VALUE_DICT
-    VALUE_SET
-    VALUE_CLASS                 # or a module
-    VALUE_ITERATOR
-    VALUE_CACHE
-    VALUE_OPEN                  # an object whose attributes are the program's
-    VALUE_LOADER
-    VALUE_GENERATOR             # of random numbers, whose position a program moves
-    VALUE_CLOSED
-    VALUE_OBJECT
-
-# Code of these packages reads nothing that a program may change between calls.
-cdef set CLOSED = {*sys.stdlib_module_names, "numpy", "scipy", "pluggy", "pullback", "pullback_cpu"}
-# Modules of this package whose code names the attributes of its objects, not the program's.
-cdef tuple STATEFUL = ("pullback.nn", "pullback.optim", "pullback.amp", "pullback.distributions")
 # Of objects of this package: attributes that no kernel depends on.
 cdef set COUNTERS = {"_step_count", "_opt_called", "_version", "_non_persistent_buffers_set"}
 
 # Names and keys by which code may read an option of an optimizer, as the optimizers of this package
 # do to pass it to a fused step.
-cdef set READS_OPTIONS = {"param_groups", "get_last_lr", "get_lr", "_last_lr", "defaults"}
+cdef set READS_OPTIONS = {
+    *("state_dict", "param_groups", "get_last_lr", "get_lr", "_last_lr", "defaults"),
+}
 cdef set OPTIONS = {
     *("lr", "betas", "eps", "weight_decay", "momentum", "dampening", "alpha", "lr_decay"),
 }
 
-cdef set BY_NAME = {"getattr", "hasattr", "setattr", "delattr", "attrgetter", "vars", "__dict__"}
-cdef set OPEN = {("types", "SimpleNamespace"), ("argparse", "Namespace")}  # for users' attributes
+cdef set RUN_BY_NAME = {"forward", "backward", "setup_context", "jvp", "vmap"}  # nothing names them
 cdef set UNCALLED = {"__init__", "__new__", "__repr__", "__str__", "__getstate__", "__setstate__"}
 
-cdef tuple SETS = (set, deque, bytearray)
-cdef dict names_of = {}         # of code objects
+cdef object STATE = frozenset({"get_rng_state", "default_generator"})      # of random numbers
 
 
 class CannotWatch(Exception):
     """There is more to watch than would be worth it, or what cannot be watched."""
-
-
-cdef bint is_closed(object module):
-    return isinstance(module, str) and (<str>module).partition(".")[0] in CLOSED
 
 
 cdef bint has_group(object value):
@@ -103,80 +83,6 @@ cdef dict dict_of(object kind):
     return {}
 
 
-cdef class Kind:
-    """What is known of all objects of a class."""
-    cdef int kind
-    cdef bint is_model                  # its class has what modules have
-    cdef bint is_ours, is_stateful
-    cdef list slots
-
-
-cdef int kind_of_values(object value, object kind):
-    """Return what is done with values of a class; of which one is given."""
-    if isinstance(value, types.FunctionType):
-        return VALUE_FUNCTION
-    if isinstance(value, types.MethodType):
-        return VALUE_METHOD
-    if isinstance(value, (staticmethod, classmethod)):
-        return VALUE_WRAPPER
-    if isinstance(value, property):
-        return VALUE_PROPERTY
-    if isinstance(value, functools.partial):
-        return VALUE_PARTIAL
-    if isinstance(value, (tuple, frozenset)):
-        return VALUE_TUPLE
-    if isinstance(value, list):
-        return VALUE_LIST
-    if isinstance(value, dict):
-        return VALUE_DICT
-    if isinstance(value, SETS):
-        return VALUE_SET
-    if isinstance(value, (types.ModuleType, type)):
-        return VALUE_CLASS
-    if isinstance(value, Iterator) and kind.__module__ != "_io":
-        return VALUE_ITERATOR
-    if isinstance(value, functools._lru_cache_wrapper):
-        return VALUE_CACHE
-    if (kind.__module__, kind.__name__) in OPEN:
-        return VALUE_OPEN
-    if is_closed(kind.__module__) and not kind.__module__.startswith("pullback"):
-        return VALUE_CLOSED
-    if kind.__module__ == "pullback.utils.data.dataloader":
-        return VALUE_LOADER
-    if hasattr(kind, "_offset") and hasattr(kind, "take"):
-        return VALUE_GENERATOR
-    return VALUE_OBJECT
-
-
-cdef list slots_of(object kind):
-    """Return the names of the slots of a class that are the program's."""
-    cdef list found = []
-    for base in kind.__mro__:
-        slots = () if is_closed(base.__module__) else vars(base).get("__slots__", ())
-        found += (slots,) if isinstance(slots, str) else slots
-    return found
-
-
-cdef tuple code_names(object code):
-    """Return the globals and attributes that code names, and its texts; functions inside too."""
-    cdef set found, texts
-    known = names_of.get(code)
-    if known is not None:
-        return known
-    found, texts = set(code.co_names), set()
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            inner, inner_texts = code_names(constant)
-            found |= inner
-            texts |= inner_texts
-        elif isinstance(constant, str):
-            texts.add(constant)
-    if len(names_of) > 4096:
-        names_of.clear()
-    known = names_of[code] = frozenset(found), frozenset(texts)
-    return known
-
-
 def same(value):
     """Return a value itself."""
     return value
@@ -185,6 +91,11 @@ def same(value):
 def identities(value, kept):
     """Return the addresses of what a set or a deque holds; ``kept`` is what it held."""
     return frozenset(map(id, value)) if isinstance(value, set) else tuple(map(id, value))
+
+
+def of_thread(value):
+    """Return what a thread keeps in an object of threading.local."""
+    return tuple(value.__dict__.items())
 
 
 cdef class Walk:
@@ -198,27 +109,18 @@ cdef class Walk:
     cdef set watched                    # (address of the holder, key)
     cdef list pending                   # (value, where)
     cdef bint reads_options             # of optimizers, in code outside of this package
+    cdef int does                       # what code does: COMPARES_OBJECTS and others
+    cdef list keys                      # tensors that are keys, or items of a set
+    cdef dict modes                     # of names of functions: the function that tells a mode
     cdef dict kinds                     # of each class its Kind
     cdef dict members_seen              # of each class: the names at the last look; -1: closed
 
-    def __init__(self):
+    def __init__(self, dict modes not None):
+        self.modes = modes
+        self.keys = []
         self.guards, self.kept, self.objects, self.tensors, self.pending = [], [], [], [], []
         self.seen, self.names, self.watched = set(), set(), set()
         self.kinds, self.members_seen = {}, {}
-
-    cdef Kind kind(self, object value):
-        cdef object type_ = type(value)
-        cdef Kind made = <Kind>self.kinds.get(type_)
-        if made is None:
-            made = Kind.__new__(Kind)
-            made.kind = kind_of_values(value, type_)
-            if made.kind == VALUE_OBJECT:
-                made.is_model = hasattr(type_, "_modules") and hasattr(type_, "_parameters")
-                made.is_ours = type_.__module__.partition(".")[0] == "pullback"
-                made.is_stateful = type_.__module__.startswith(STATEFUL)
-                made.slots = slots_of(type_)
-            self.kinds[type_] = made
-        return made
 
     cdef int later(self, object value, str where) except -1:
         """Look at a value later, unless it is a number or a text."""
@@ -249,12 +151,15 @@ cdef class Walk:
 
     cdef int run(self) except -1:
         """Look at everything; again at objects whose attributes later code turns out to use."""
-        cdef Py_ssize_t known = -1
         cdef size_t address
-        while known != len(self.names):
-            known = len(self.names)
+        known = None
+        while known != (len(self.names), self.does):
+            known = len(self.names), self.does
             for owner, where in list(self.objects):
                 self.attributes(owner, where, self.names)
+            for name in list(self.modes):
+                if name in self.names:
+                    self.read(self.modes.pop(name), f"{name}()")
             for base in list(self.members_seen):
                 self.members(base)
             for owner, where in self.tensors:
@@ -266,11 +171,23 @@ cdef class Walk:
                     continue
                 self.seen.add(address)
                 self.kept.append(value)
-                if not is_tensor(value):
+                if is_tensor(value):
+                    self.tensor(value, where)
+                else:
                     self.look(value, where)
-                elif own_attributes(<Tensor>value) is not None:
-                    self.tensors.append((value, where))
-                    self.tensor_attributes(value, where)
+        return 0
+
+    cdef int tensor(self, Tensor tensor, str where) except -1:
+        """Look at a tensor's hooks, attributes, and class."""
+        if tensor.extra != NULL and tensor.extra.hooks != NULL:
+            self.later(tuple((<object>tensor.extra.hooks).values()), where)
+        if tensor.extra != NULL and tensor.extra.post_hooks != NULL:
+            self.later(tuple((<object>tensor.extra.post_hooks).values()), where)
+        if not is_library(type(tensor)):
+            self.members_of(type(tensor))
+        if own_attributes(tensor) is not None:
+            self.tensors.append((tensor, where))
+            self.tensor_attributes(tensor, where)
         return 0
 
     cdef int tensor_attributes(self, Tensor tensor, str where) except -1:
@@ -285,8 +202,11 @@ cdef class Walk:
 
     cdef int look(self, object value, str where) except -1:
         """Watch what a value refers to."""
-        cdef Kind known = self.kind(value)
-        cdef int kind = known.kind
+        cdef Kind known = <Kind>self.kinds.get(type(value))
+        cdef int kind
+        if known is None:
+            known = self.kinds[type(value)] = kind_of(value)
+        kind = known.kind
         if kind == VALUE_FUNCTION:
             self.function(value, where)
         elif kind == VALUE_METHOD:
@@ -301,6 +221,23 @@ cdef class Walk:
             self.later(value.func, where)
             self.later(value.args, where)
             self.later(value.keywords, where)
+        elif kind == VALUE_ARRAY:
+            self.array(value, where)
+        elif kind == VALUE_GETTER:
+            self.names |= {name for one in flat(value.__reduce__()[1]) if isinstance(one, str)
+                           for name in one.split(".")}
+        elif kind == VALUE_REFERENCE:
+            self.read(value, where)
+            self.later(value(), where)
+        elif kind == VALUE_VARIABLE:
+            self.read(functools.partial(value.get, None), where)
+            self.later(value.get(None), where)
+        elif kind == VALUE_OF_THREAD:
+            if not all([is_plain(one) for one in value.__dict__.values()]):
+                raise CannotWatch(f"refers to objects of one thread, {where}")
+            self.read(functools.partial(of_thread, value), where)
+        elif kind == VALUE_PROXY:
+            self.pending += [(one, where) for one in gc.get_referents(value)]
         elif kind == VALUE_TUPLE:
             for number, item in enumerate(value):
                 if is_tensor(item):
@@ -315,16 +252,36 @@ cdef class Walk:
         elif kind == VALUE_SET:
             self.set_items(value, where)
         elif kind == VALUE_CLASS:
-            if not is_closed(value.__module__ if isinstance(value, type) else value.__name__):
-                self.objects.append((value, where))
-                self.attributes(value, where, self.names)
+            if isinstance(value, type):
+                if is_library(value):
+                    return 0
+                if type(value) is not type:
+                    self.members_of(type(value))
+            elif is_closed(value.__name__):
+                return 0
+            else:
+                self.add(GUARD_LENGTH, own_of(value), None, len(own_of(value)), f"vars({where})")
+            self.objects.append((value, where))
+            self.attributes(value, where, self.names)
         elif kind == VALUE_ITERATOR:
             raise CannotWatch(f"takes from an iterator, {where}")
         elif kind == VALUE_CACHE:
             self.later(value.__wrapped__, where)
         elif kind != VALUE_GENERATOR:
             self.instance(known, value, where)
+        if known.is_extended:
+            self.objects.append((value, where))
+            self.attributes(value, where, self.names)
         return 0
+
+    cdef int array(self, object value, str where) except -1:
+        """Watch the elements of a small array of another package."""
+        if not isinstance(value, memoryview) and hasattr(value, "dtype") and value.dtype.hasobject:
+            raise CannotWatch(f"refers to an array of objects, {where}")
+        nbytes = value.nbytes if hasattr(value, "nbytes") else value.itemsize * len(value)
+        if nbytes > LARGE_ARRAY:
+            raise CannotWatch(f"refers to an array of {nbytes} bytes, {where}: pass it")
+        return self.read(value.tobytes, where)
 
     cdef int dict_items(self, object value, str where) except -1:
         if "params" in value:           # programs may read options in each run
@@ -334,6 +291,7 @@ cdef class Walk:
                 self.watch(GUARD_DICT, value, key, item, f"{where}[{shown_key(key)}]")
             return 0
         self.add(GUARD_ITEMS, value, tuple(value), tuple(value.values()), where)
+        self.keys += [key for key in value if is_tensor(key)]
         for key, item in value.items():
             if not is_plain(item):
                 self.item(value, key, item, f"{where}[{shown_key(key)}]")
@@ -358,6 +316,7 @@ cdef class Walk:
         self.read(functools.partial(identities, value, list(value)), where)
         for item in value:
             if is_tensor(item):
+                self.keys.append(item)
                 self.read(functools.partial(same, item), where)
             self.later(item, where)
         return 0
@@ -375,19 +334,36 @@ cdef class Walk:
                 except ValueError:  # not assigned yet
                     continue
                 self.watch(GUARD_CELL, cell, None, value, name)
-        if is_closed(function.__module__):
+        spaces = function.__globals__
+        if is_closed(spaces.get("__name__")):
             return 0
+        if function.__dict__:
+            self.objects.append((function, where))
+            self.attributes(function, where, self.names)
         self.add(GUARD_FUNCTION, function, None, parts_of(function), f"the code of {where}")
         self.later(function.__defaults__, where)
         self.later(function.__kwdefaults__, where)
-        names, texts = code_names(function.__code__)
-        self.names |= names if names.isdisjoint(BY_NAME) else names | texts
+        names, texts, does = code_names(function.__code__)
+        self.does |= does
+        if does & ASKS_BY_NAME:
+            names = names | texts
+        self.names |= names
+        if "globals" in names:
+            names = names | texts
+        if not names.isdisjoint(STATE):
+            raise CannotWatch(f"may ask for the state of random numbers, {where}")
         if not (names.isdisjoint(READS_OPTIONS) and texts.isdisjoint(OPTIONS)):
             self.reads_options = True
-        spaces = function.__globals__
+        absent = []
         for name in names:
             if name in spaces:
                 self.watch(GUARD_DICT, spaces, name, spaces[name], name)
+            elif does & IMPORTS and name in sys.modules:
+                self.watch(GUARD_DICT, sys.modules, name, sys.modules[name], name)
+            elif hasattr(builtins, name):
+                absent.append(name)
+        if absent:
+            self.add(GUARD_ABSENT, spaces, tuple(absent), None, f"names of {where}")
         return 0
 
     cdef int instance(self, Kind kind, object value, str where) except -1:
@@ -410,6 +386,8 @@ cdef class Walk:
             if hasattr(value, name):
                 self.read(functools.partial(getattr, value, name, None), f"{where}.{name}")
                 self.later(getattr(value, name), f"{where}.{name}")
+        if not kind.is_ours or kind.is_stateful:
+            self.add(GUARD_CLASS, value, None, type(value), f"type({where})")
         is_model = kind.is_model or "param_groups" in own or (
             "_modules" in own and "_parameters" in own)
         if is_model or kind.is_stateful:
@@ -437,14 +415,15 @@ cdef class Walk:
         cdef dict found
         if isinstance(owner, type):
             return self.members_of(owner)
-        if not isinstance(owner, types.ModuleType):
+        if not issubclass(type(owner), types.ModuleType):
             self.members_of(type(owner))
         found = own_of(owner)
         if found is None:
             return 0
-        if len(names) > len(found):
+        by_any_name = self.does & NAMES_LATER and not issubclass(type(owner), types.ModuleType)
+        if by_any_name or len(names) > len(found):
             for name in list(found):
-                if name in names:
+                if by_any_name or name in names:
                     self.watch(GUARD_DICT, found, name, found[name], f"{where}.{name}")
         else:
             for name in list(names):
@@ -456,7 +435,7 @@ cdef class Walk:
         """Watch what code uses of a class and of its bases."""
         for base in kind.__mro__:
             if base not in self.members_seen:
-                self.members_seen[base] = -1 if is_closed(base.__module__) else -2
+                self.members_seen[base] = -1 if is_library(base) else -2
                 self.members(base)
         return 0
 
@@ -465,11 +444,13 @@ cdef class Walk:
         cdef dict found
         if self.members_seen[base] in (-1, len(self.names)):
             return 0
-        self.members_seen[base] = len(self.names)
         found = dict_of(base)
+        if self.members_seen[base] == -2:
+            self.add(GUARD_LENGTH, found, None, len(found), f"len(vars({base.__name__}))")
+        self.members_seen[base] = len(self.names)
         for name, value in list(found.items()):
             used = name in self.names or (name[:2] == "__" and name not in UNCALLED)
-            if not used and name != "forward":
+            if not used and name not in RUN_BY_NAME:
                 continue
             where = f"{base.__name__}.{name}"
             if name[:2] != "__":
@@ -479,24 +460,38 @@ cdef class Walk:
         return 0
 
 
-def guards_of(function, list arguments not None):
+cdef list flat(object value):
+    """Return what is in nested tuples and dicts."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    return [item for one in value for item in flat(one)] if isinstance(value, tuple) else [value]
+
+
+def guards_of(function, list arguments not None, dict modes not None):
     """Return guards for all that a function may read beside the values of its arguments.
 
     That is also what objects among the arguments refer to, such as modules. And return whether code
-    outside of this package may read options of an optimizer, and the names that code uses.
+    outside of this package may read options of an optimizer, the names that code uses, the objects
+    that were found, and the tensors with which code may compare arguments by ``is`` or as keys;
+    None if it does not. ``modes`` has functions that tell a mode, by the names with which code asks
+    for it.
 
     Raises: CannotWatch where there are more than 20,000, and for iterators.
     """
-    cdef Walk walk = Walk()
+    cdef Walk walk = Walk(dict(modes))
     cdef Guard guard
+    cdef list known = None
     walk.later(function, getattr(function, "__name__", type(function).__name__))
     for one in arguments:
         if not is_tensor(one):
             walk.later(one, type(one).__name__)
-        elif own_attributes(<Tensor>one) is not None:
-            walk.tensors.append((one, "a tensor"))
+        else:
+            walk.tensor(<Tensor>one, "a tensor")
     walk.run()
     names = frozenset(walk.names)
     for guard in walk.guards:
         guard.name_attributes(names)
-    return walk.guards, walk.reads_options, names
+    if walk.keys or walk.does & COMPARES_OBJECTS:
+        known = walk.keys + [(<Guard>one).expected for one in walk.guards
+                             if (<Guard>one).spec is not None]
+    return walk.guards, walk.reads_options, names, walk.kept, known

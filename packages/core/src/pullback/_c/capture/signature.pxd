@@ -10,9 +10,12 @@ cdef class Signature:
     cdef list distances                 # of each tensor: bytes from the begin of that one
     cdef bint apart                     # nor may tensors share memory with outer ones
     cdef list outer                     # the tensors that the function refers to
+    cdef list known                     # tensors that arguments may be; None: nobody asks
+    cdef list identities                # of each argument: which of the others, or of those, it is
     cdef list shared                    # which tensors share memory with those: see relations_of
     cdef uint8_t grad_enabled, inference, layout_policy
     cdef int dtype
+    cdef int default_device, default_ordinal    # where tensors are made
     cdef uint32_t autocast
     cdef uint8_t autocast_dtypes[32]
     cdef readonly tuple tensors

@@ -13,7 +13,8 @@ from pullback._c.base.types cimport pb_storage
 from pullback._c.capture.guards cimport GUARD_ITEMS, Guard, WatchedDict
 from pullback._c.capture.spec cimport (
     differs_in_numbers, first_difference, fits, set_read, spec_of)
-from pullback._c.device.device cimport device_type
+from pullback._c.device.device cimport (
+    device_default_ordinal, device_default_type, device_type)
 from pullback._c.graph.tensor cimport Tensor
 from pullback._c.program.run_values cimport Option
 
@@ -43,6 +44,8 @@ cdef class Signature:
         self.inference = state.inference
         self.layout_policy = state.layout_policy
         self.dtype = dtype_default()
+        self.default_device = device_default_type()
+        self.default_ordinal = device_default_ordinal()
         self.autocast = state.autocast
         memcpy(self.autocast_dtypes, state.autocast_dtypes, sizeof(self.autocast_dtypes))
         self.aliases = aliases_of(tensors)
@@ -50,6 +53,12 @@ cdef class Signature:
                           for i, first in enumerate(self.aliases)]
         self.apart = False
         self.outer, self.shared = [], []
+        self.known = self.identities = None
+
+    def compare_objects(self, list known not None):
+        """Let arguments be the same ones among each other, and the same ones of known tensors."""
+        self.known = known
+        self.identities = identities_of(list(self.tensors), known)
 
     def varying(self, tuple args not None, dict kwargs not None):
         """Return the places of floats in which alone a call differs; None if more does."""
@@ -109,6 +118,10 @@ cdef class Signature:
 
     def guard_as(self, Signature like not None, bint apart, object options):
         """Refer to what another call refers to; False if memory is shared in another way."""
+        if like.known is not None:
+            self.compare_objects(like.known)
+            if self.identities != like.identities:
+                return False
         if relations_of(list(self.tensors), outer_of(like.guards)) != like.shared:
             return False
         self.guard(like.guards, apart, options)
@@ -122,7 +135,8 @@ cdef class Signature:
         cdef Tensor tensor, other
         if (state.grad_enabled != self.grad_enabled or state.inference != self.inference
                 or state.layout_policy != self.layout_policy or state.autocast != self.autocast
-                or dtype_default() != self.dtype
+                or dtype_default() != self.dtype or device_default_type() != self.default_device
+                or device_default_ordinal() != self.default_ordinal
                 or state.autocast and memcmp(self.autocast_dtypes, state.autocast_dtypes, 32)):
             return None
         if not fits(self.args, args, tensors) or not fits(self.kwargs, kwargs, tensors):
@@ -135,6 +149,8 @@ cdef class Signature:
                 if tensor.storage.data != other.storage.data or (
                         begin(tensor) - begin(other) != <int64_t>self.distances[i]):
                     return None
+        if self.known is not None and identities_of(tensors, self.known) != self.identities:
+            return None
         if not are_aliased_as(tensors, self.aliases) or (
                 self.apart and relations_of(tensors, self.outer) != self.shared):
             return None
@@ -195,6 +211,9 @@ cdef class Signature:
             return "the grad mode"
         if dtype_default() != self.dtype:
             return "the default dtype"
+        if (device_default_type(), device_default_ordinal()) != (
+                self.default_device, self.default_ordinal):
+            return "the default device"
         if state.autocast or self.autocast:
             return "autocast"
         return "which arguments share memory"
@@ -245,6 +264,24 @@ cdef list relations_of(list tensors, list outer):
                 found.append((i, k, begin(tensor) - begin(other)))
             else:
                 found.append((i, -1, 0))
+    return found
+
+
+cdef list identities_of(list tensors, list known):
+    """Return of each tensor which of the tensors and then of the known ones it is first; or -1."""
+    cdef Py_ssize_t i, k
+    cdef list found = []
+    for i in range(len(tensors)):
+        first = -1
+        for k in range(len(known)):
+            if known[k] is tensors[i]:
+                first = len(tensors) + k
+                break
+        for k in range(i):
+            if tensors[k] is tensors[i]:
+                first = k
+                break
+        found.append(first)
     return found
 
 

@@ -24,7 +24,7 @@ cdef class Spec:
     cdef uint32_t device
     cdef uint8_t dtype
     cdef uint16_t flags
-    cdef bint requires_grad, inference
+    cdef bint requires_grad, inference, is_leaf
     cdef object names                   # SPEC_TENSOR: attributes that code may read; or None
     cdef dict attributes                # those of them that it has; or None
     cdef bint is_asked                  # the names have facts of ASKED among them

@@ -22,12 +22,21 @@ __all__ = ["is_plain"]
 
 cdef Py_ssize_t dict_offset = (<type>Tensor).__dictoffset__     # the same in subclasses
 
+
+def storage_part(Tensor tensor not None):
+    """Return where in which memory a tensor begins, as text: the offset, and bytes in all."""
+    return f"{tensor.offset} of {tensor.storage.nbytes} bytes"
+
+
 # What Python code may ask a tensor for, beside what its spec has, and what is compared then.
 cdef dict ASKED = {
-    "is_leaf": lambda tensor: tensor.is_leaf,
     "grad_fn": lambda tensor: type(tensor.grad_fn),
     "output_nr": lambda tensor: tensor.output_nr,
     "_version": lambda tensor: tensor._version,
+    **dict.fromkeys(("_base", "_is_view"), lambda tensor: tensor._base is None),
+    **dict.fromkeys(
+        ("as_strided", "as_strided_", "as_strided_scatter", "set_", "storage_offset",
+         "untyped_storage", "storage", "_typed_storage"), storage_part),
 }
 
 cdef tuple PLAIN = (
@@ -62,7 +71,8 @@ cdef class Spec:
         if self.kind == SPEC_TENSOR:
             attributes = [f" {name}={value!r}" for name, value in (self.attributes or {}).items()]
             return (f"{dtype_object(self.dtype).name}{list(layout_shape_tuple(self.layout))}"
-                    f"{' requires_grad' if self.requires_grad else ''}{''.join(attributes)}")
+                    f"{' requires_grad' if self.requires_grad else ''}"
+                    f"{'' if self.is_leaf else ' with a history'}{''.join(attributes)}")
         if self.kind == SPEC_VALUE or self.kind == SPEC_NUMBER and self.value is not None:
             return repr(self.value)
         if self.kind == SPEC_NUMBER:
@@ -137,6 +147,7 @@ cdef Spec spec_of(object value, str where, list tensors, dict numbers=None, obje
         made.device = device_key(tensor)
         made.flags = tensor.flags & (TENSOR_LAZY | TENSOR_IS_WRAPPED)
         made.requires_grad = tensor_requires_grad(tensor)
+        made.is_leaf = tensor.node == NULL
         made.inference = tensor.storage.flags & STORAGE_INFERENCE != 0
         if names is not None:
             note_attributes(made, tensor, names)
@@ -175,6 +186,7 @@ cdef bint tensor_fits(Spec spec, Tensor tensor) except -1:
     return (tensor.dtype == spec.dtype and device_key(tensor) == spec.device
             and tensor.flags & (TENSOR_LAZY | TENSOR_IS_WRAPPED) == spec.flags
             and tensor_requires_grad(tensor) == spec.requires_grad
+            and (tensor.node == NULL) == spec.is_leaf
             and (tensor.storage.flags & STORAGE_INFERENCE != 0) == spec.inference
             and (tensor.layout == spec.layout
                  or layout_same_shape(tensor.layout, spec.layout)

@@ -38,9 +38,10 @@ from pullback._c.base.interrupts cimport poll_signals
 from pullback._c.graph.node cimport Node, node_of, node_release, node_release_saved, node_retain
 from pullback._c.dispatch.observer cimport begin_node, end_event
 from pullback._c.engine.ready cimport (
-    fetch_ahead, input_buffers, node_task, ready_pop, ready_push, ready_queue, with_room)
+    fetch_ahead, input_buffers, node_task, ready_pop, ready_push, with_room)
 from pullback._c.engine.copy_slices cimport release_slices
-from pullback._c.base.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
+from pullback._c.base.state cimport (
+    globals_, pb_globals, pb_state, process_pool, refuse_capture, thread_state)
 from pullback._c.engine.stream_order cimport StreamOrder
 from pullback._c.device.streams cimport stream_set
 from pullback._c.graph.tensor cimport (
@@ -59,38 +60,13 @@ cdef enum:
     TASK_CAPTURED = 2           # the caller asked for a gradient here
     TASK_WALKED = 4             # its edges were traversed
     TASK_QUEUED = 8             # a root that is in the ready queue
-    BLOCK_LENGTH = 256          # tasks of a block; four blocks fill a slab of the pool
     FEW = 8                     # results of a node up to this many are on the stack
     LARGE = 1 << 12             # elements from which on products are added in place (add_targets)
     STACK_LEVELS = 60           # nested passes on one stack
 
 
-ctypedef struct task_block:
-    task_block *next
-    uint32_t used
-    node_task tasks[BLOCK_LENGTH]
-
-
 cdef class GraphTask:
     """One backward pass."""
-    cdef bint keep_graph, create_graph
-    cdef bint restricted                # only some inputs are asked for
-    cdef int freed                      # flags of nodes whose saved values this pass frees
-    cdef task_block *blocks
-    cdef dict table                     # node address -> task, where the node points to another
-    cdef ready_queue ready
-    cdef bint accumulate                # the inputs' nodes run too
-    cdef pb_edge *roots                 # borrowed
-    cdef Py_ssize_t nroots
-    cdef list grads                     # one per root
-    cdef pb_edge *inputs                # borrowed: the edges whose gradients are captured
-    cdef Py_ssize_t ninputs
-    cdef int32_t *next_capture          # owned: of each input, the next one at the same node, or -1
-    cdef list captured, callbacks
-    cdef uint64_t number
-    cdef void *outer
-    cdef uint64_t level                 # number of passes that this one is nested in
-    cdef StreamOrder order              # None as long as only default streams are used
 
     def __dealloc__(self):
         clear_tasks(self)
@@ -237,7 +213,8 @@ cdef int mark_paths(GraphTask graph_task) except -1:
                     if edge.node == NULL:
                         continue
                     next_task = find_task(graph_task, edge.node)
-                    if next_task.flags & TASK_WALKED:
+                    if next_task.flags & TASK_WALKED and not (
+                            graph_task.cut and next_task.flags & TASK_CAPTURED):
                         next_task.flags &= ~TASK_WALKED
                         if depth == room:
                             stack = with_room(stack, &room)
@@ -326,12 +303,15 @@ cdef int run_node(GraphTask graph_task, node_task *task) except -1:
     cdef add_target *add_targets = NULL
     cdef bint hooked = node.flags & NODE_HOOKED != 0
     if hooked:
-        run_tensor_hooks(node, grads)
+        if not (graph_task.cut and task.flags & TASK_CAPTURED):
+            run_tensor_hooks(node, grads)
     elif node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.hooks != NULL:
         run_leaf_hooks(node, grads)
     if task.flags & TASK_CAPTURED:
         capture(graph_task, task, grads)
     if not graph_task.restricted or task.flags & TASK_NEEDED:
+        if process.capture != NULL and node.sequence < process.capture.oldest:
+            refuse_capture(b"a backward pass through the history of a tensor from outside")
         if nedges > FEW:
             results = <PyObject **>malloc(nedges * sizeof(PyObject *))
             if results == NULL:
@@ -491,12 +471,13 @@ def queue_callback(callback, bint always=False):
 
 
 def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs,
-                 bint accumulate):
+                 bint accumulate, bint cut=False):
     """Run one backward pass.
 
     ``roots`` and ``inputs`` hold tensors or (Node, output number) pairs; ``inputs`` is None for
     all leaves. ``grads`` holds one tensor per root, or None for 1. With ``accumulate`` the inputs'
-    nodes run too. Returns the captured gradients, one per input.
+    nodes run too; with ``cut`` they do not, and what is below them is reached on other ways alone.
+    Returns the captured gradients, one per input.
     """
     cdef Py_ssize_t k, nroots = len(roots), ninputs = 0 if inputs is None else len(inputs)
     cdef pb_edge few[8]
@@ -519,7 +500,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
         for k in range(ninputs):
             edge_of_input(inputs[k], &edges[nroots + k])
         return run_pass(edges, nroots, grads, keep_graph, create_graph, inputs is not None,
-                        ninputs, accumulate)
+                        ninputs, accumulate, cut)
     finally:
         for k in range(nroots + ninputs):
             if edges[k].node != NULL:
@@ -546,7 +527,8 @@ def grad_of(output, inputs, bint keep_graph, bint create_graph):
 
 
 cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_graph,
-                     bint create_graph, bint restricted, Py_ssize_t ninputs, bint accumulate):
+                     bint create_graph, bint restricted, Py_ssize_t ninputs, bint accumulate,
+                     bint cut=False):
     """Run a backward pass from the first `nroots` edges, to the others if it is ``restricted``."""
     global passes
     cdef GraphTask graph_task = GraphTask.__new__(GraphTask)
@@ -555,6 +537,7 @@ cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_gr
     graph_task.create_graph = create_graph
     graph_task.restricted = restricted
     graph_task.accumulate = accumulate
+    graph_task.cut = cut
     graph_task.roots = edges
     graph_task.nroots = nroots
     graph_task.grads = grads
@@ -577,8 +560,13 @@ cdef object run_graph_task(object started):
     cdef void *running_before = state.running_node
     cdef node_task *task = NULL
     cdef uint32_t turns = 0
+    cdef Py_ssize_t k
     cdef bint logged
     try:
+        if graph_task.cut:
+            for k in range(graph_task.ninputs):
+                if find_task(graph_task, graph_task.inputs[k].node) == NULL:
+                    new_task(graph_task, graph_task.inputs[k].node).flags |= TASK_WALKED
         count_dependencies(graph_task)
         if graph_task.restricted:
             prepare_captures(graph_task)

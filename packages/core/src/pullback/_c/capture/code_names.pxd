@@ -1,0 +1,13 @@
+from pullback._c.base.types cimport pb_node
+
+
+# What code does beside naming things.
+cdef enum:
+    COMPARES_OBJECTS = 1        # by `is` or id()
+    ASKS_BY_NAME = 2            # for attributes, by texts in it
+    NAMES_LATER = 4             # attributes by names that are not in it
+    IMPORTS = 8                 # modules
+
+
+cdef tuple code_names(object code)
+cdef list code_of_node(pb_node *node)

@@ -1,0 +1,127 @@
+# build: small
+"""What code of a program names, and what it does, as far as its instructions show."""
+
+import dis
+import types
+
+from pullback._c.base.types cimport NODE_PYTHON, pb_node
+
+__all__ = []
+
+cdef int IS_OP = dis.opmap["IS_OP"], LOAD_CONST = dis.opmap["LOAD_CONST"]
+cdef int MATCH_CLASS = dis.opmap["MATCH_CLASS"], IMPORT_NAME = dis.opmap["IMPORT_NAME"]
+cdef set BY_NAME = {
+    *("getattr", "hasattr", "setattr", "delattr", "attrgetter", "methodcaller", "vars", "__dict__"),
+}
+cdef dict names_of = {}         # of code objects
+
+
+cdef tuple code_names(object code):
+    """Return the globals and attributes that code names, its texts, and what else it does.
+
+    Functions inside are included.
+    """
+    cdef set found, texts
+    cdef int does
+    known = names_of.get(code)
+    if known is not None:
+        return known
+    found, texts = set(code.co_names), set()
+    does = COMPARES_OBJECTS if "id" in found or compares_objects(code) else 0
+    if has_operation(code, MATCH_CLASS):
+        does |= ASKS_BY_NAME            # by names in a constant
+    if has_operation(code, IMPORT_NAME):
+        does |= IMPORTS
+    if not found.isdisjoint(BY_NAME):
+        does |= ASKS_BY_NAME
+        if names_later(code):
+            does |= NAMES_LATER
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner, inner_texts, inner_does = code_names(constant)
+            found |= inner
+            texts |= inner_texts
+            does |= inner_does
+        elif isinstance(constant, str):
+            texts.add(constant)
+        elif isinstance(constant, tuple):
+            texts.update([one for one in constant if isinstance(one, str)])
+    if len(names_of) > 4096:
+        names_of.clear()
+    known = names_of[code] = frozenset(found), frozenset(texts), does
+    return known
+
+
+cdef bint has_operation(object code, int operation):
+    """Return True for code with an instruction of a kind."""
+    cdef bytes text = code.co_code
+    cdef int i
+    for i in range(0, len(text), 2):
+        if text[i] == operation:
+            return True
+    return False
+
+
+cdef bint compares_objects(object code):
+    """Return True for code with an ``is``, but to None, True or False."""
+    cdef bytes text = code.co_code
+    cdef int i
+    for i in range(0, len(text), 2):
+        if text[i] == IS_OP and (i < 2 or text[i - 2] != LOAD_CONST or (
+                code.co_consts[text[i - 1]] not in (None, True, False))):
+            return True
+    return False
+
+
+cdef bint names_later(object code):
+    """Return True for code that may get attributes by names that are not in it."""
+    cdef list operations = list(dis.get_instructions(code))
+    for position, one in enumerate(operations):
+        if one.argval in ("vars", "attrgetter", "methodcaller", "__dict__") and (
+                one.opname.startswith("LOAD_")):
+            return True
+        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME") and one.argval in (
+                "getattr", "hasattr", "setattr", "delattr"):
+            if not has_constant_name(operations, position + 1):
+                return True
+    return False
+
+
+cdef bint has_constant_name(list operations, Py_ssize_t position):
+    """Return True if the second argument of a call, whose first one is pushed next, is a text."""
+    cdef int depth = 0
+    cdef bint found = False
+    for one in operations[position:]:
+        if found:
+            if one.opname.startswith(("CALL", "PRECALL", "KW_NAMES")):
+                return True
+            if one.opname.startswith(("FORMAT_", "BUILD_", "BINARY_")):
+                return False
+            continue
+        if one.opname in ("PUSH_NULL", "CACHE", "NOP", "EXTENDED_ARG", "PRECALL", "RESUME"):
+            continue
+        effect = dis.stack_effect(one.opcode, one.arg, jump=False)
+        if depth == 1 and effect > 0:
+            if one.opname != "LOAD_CONST" or not isinstance(one.argval, str):
+                return False
+            found = True
+        depth += effect
+        if depth < 0 or depth > 1:
+            return False
+    return False
+
+
+cdef list code_of_node(pb_node *node):
+    """Return the code of the program that runs with a node: its custom function, and hooks."""
+    cdef list found = []
+    if node.kind == NODE_PYTHON:
+        found.append((<object>node.wrapper)._forward_cls)
+    if node.extra == NULL:
+        return found
+    if node.extra.tensor_hooks != NULL:
+        found += [hook for _, hook in (<dict>node.extra.tensor_hooks).values()]
+    if node.extra.pre_hooks != NULL:
+        found += (<dict>node.extra.pre_hooks).values()
+    if node.extra.post_hooks != NULL:
+        found += (<dict>node.extra.post_hooks).values()
+    return found

@@ -1,0 +1,226 @@
+"""Compiled functions of tensors with a history, and code that runs in their backward passes."""
+
+import contextlib
+import typing
+import warnings
+
+import pytest
+
+import pullback as pb
+
+
+def results_of(run):
+    """Return what a run gives with a function as it is, and compiled."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return run(lambda function: function), run(pb.compile)
+
+
+# ---- arguments with a history --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_argument_that_depends_on_a_leaf_of_the_function(order):
+    def run(wrap):
+        w = pb.tensor([2.0], requires_grad=True)
+        step = wrap(lambda h: w * h)
+        found = []
+        for _ in range(4):
+            y = step(w * 3).sum() + step(step(w)).sum()  # 3 w ** 2 + w ** 3
+            (first,) = pb.autograd.grad(y, w, create_graph=order == 2)
+            found.append(first.item())
+            if order == 2:
+                found.append(pb.autograd.grad(first, w)[0].item())
+        return found
+
+    eager, compiled = results_of(run)
+    assert eager == compiled == [24, 18][:order] * 4
+
+
+def test_recurrent_cell_that_is_called_in_a_loop():
+    pb.manual_seed(0)
+    cell, xs = pb.nn.RNNCell(3, 3), pb.randn(4, 2, 3)
+
+    def run(wrap):
+        step, h, found = wrap(cell), pb.zeros(2, 3), []
+        for _ in range(3):
+            cell.zero_grad()
+            for x in xs:
+                h = step(x, h)
+            h.square().sum().backward()
+            h = h.detach()
+            found += [p.grad.clone() for p in cell.parameters()]
+        return found
+
+    for one, other in zip(*results_of(run)):
+        pb.testing.assert_close(one, other)
+
+
+def test_hooks_of_an_argument_run_once():
+    def run(wrap):
+        w, seen, found = pb.ones(2, requires_grad=True), [], []
+        double = wrap(lambda h: h * 2)
+        for scale in (1.0, 2.0, 3.0):
+            h = w * 3
+            h.retain_grad()
+            h.register_hook(lambda grad: (seen.append(1), grad * scale)[1])  # noqa: B023
+            w.grad = None
+            double(h).sum().backward()
+            found.append((w.grad.tolist(), h.grad.tolist(), len(seen)))
+        return found
+
+    eager, compiled = results_of(run)
+    assert eager == compiled
+
+
+def test_backward_pass_through_the_history_of_an_argument_runs_eagerly():
+    def run(wrap):
+        function, found = wrap(lambda x: (x * x).sum().backward()), []
+        for number in range(6):
+            w = pb.ones(2, requires_grad=True)
+            function(w if number % 2 else w * 3)
+            found.append(w.grad.tolist())
+        return found
+
+    eager, compiled = results_of(run)
+    assert eager == compiled == [[18, 18], [2, 2]] * 3
+    compiled = pb.compile(lambda x: (x * x).sum().backward(), fullgraph=True)
+    with pytest.raises(RuntimeError, match="through the history of a tensor from outside"):
+        compiled(pb.ones(2, requires_grad=True) * 3)
+
+
+def test_gradient_of_an_argument_inside_the_function():
+    slope = pb.compile(lambda x: pb.autograd.grad((x * x).sum(), x)[0], fullgraph=True)
+    for value in (1.0, 2.0, 3.0):
+        w = pb.full((2,), value, requires_grad=True)
+        assert slope(w * 3).tolist() == [6 * value] * 2
+
+
+# ---- code that runs in backward passes -----------------------------------------------------------
+
+
+class Scaled(pb.autograd.Function):
+    factor = 2.0
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.factor = 3.0
+        return x * 3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * ctx.factor + pb.zeros_like(x).sum()
+
+
+class Logged(Scaled):
+    log: typing.ClassVar = []
+
+    @staticmethod
+    def backward(ctx, grad):
+        Logged.log.append(1)
+        return grad * ctx.factor
+
+
+class Steered(Scaled):
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * Steered.factor
+
+
+class Noisy(Scaled):
+    @staticmethod
+    def backward(ctx, grad):
+        return grad + pb.rand(2)
+
+
+class Failing(Scaled):
+    @staticmethod
+    def backward(ctx, grad):
+        raise ValueError("no gradient")
+
+
+@pytest.mark.parametrize("function", [Scaled, Logged, Steered, Noisy, Failing])
+def test_backward_of_a_custom_function_runs_when_it_is_asked_for(function):
+    def run(wrap):
+        pb.manual_seed(0)
+        Logged.log.clear()
+        apply, found = wrap(lambda x: function.apply(x).sum()), []
+        for number in range(4):
+            Steered.factor = 2.0 + number
+            x = pb.ones(2, requires_grad=True)
+            y = apply(x)
+            found += [y.item(), len(Logged.log), pb.rand(1).item()]
+            with contextlib.suppress(ValueError):
+                y.backward()
+                found += x.grad.tolist()
+            found.append(pb.rand(1).item())
+        return found
+
+    eager, compiled = results_of(run)
+    assert eager == compiled
+    replayed = pb.compile(lambda x: function.apply(x).sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            replayed(pb.ones(2, requires_grad=True))
+    assert bool(replayed.entries[0].runs) == (function in (Scaled, Noisy))
+
+
+@pytest.mark.parametrize("kind", ["module", "tensor", "inside", "retained"])
+def test_hooks_in_a_backward_pass_run_when_it_is_asked_for(kind):
+    def run(wrap):
+        pb.manual_seed(0)
+        layer, total, seen = pb.nn.Linear(2, 2), pb.zeros(2), []
+
+        def function(x):
+            y = layer(x)
+            if kind == "tensor":
+                y.register_hook(lambda grad: (total.add_(grad.sum(0)), grad)[1])
+            elif kind == "inside":
+                y.register_hook(lambda grad: grad * 2)
+            elif kind == "retained":
+                y.retain_grad()
+            return y, y * 2
+
+        if kind == "module":
+            layer.register_full_backward_hook(lambda module, ins, outs: seen.append(outs[0].sum()))
+        call, found = wrap(function), []
+        for _ in range(4):
+            layer.zero_grad()
+            y, z = call(pb.ones(3, 2))
+            (z * 5).sum().backward()
+            found += [total.tolist(), len(seen), layer.bias.grad.tolist()]
+            found.append(y.grad.tolist() if kind == "retained" else None)
+        return found
+
+    eager, compiled = results_of(run)
+    assert eager == compiled
+
+
+@pytest.mark.parametrize("name", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_what_hooks_of_leaves_refer_to_is_watched(name):
+    def run(wrap):
+        w, settings, calls = pb.ones(2, requires_grad=True), {"scale": 1.0}, [0]
+
+        def hook(grad):
+            calls[0] += 1
+            return grad * settings["scale"]
+
+        def step(leaf):
+            calls[0] += 1
+            with pb.no_grad():
+                leaf.sub_(settings["scale"] * leaf.grad)
+            leaf.grad = None
+
+        getattr(w, name)(hook if name == "register_hook" else step)
+        backward, found = wrap(lambda x: (w * x).sum().backward()), []
+        for scale in (0.0, 1.0, 2.0, 3.0):
+            settings["scale"] = scale
+            backward(pb.ones(2))
+            found += [w.tolist(), calls[0], None if w.grad is None else w.grad.tolist()]
+        return found
+
+    eager, compiled = results_of(run)
+    assert eager == compiled
