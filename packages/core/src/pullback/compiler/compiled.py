@@ -443,7 +443,10 @@ class _Capture:
             number = next((i for i, one in enumerate(self.inputs) if one is tensor), None)
             leaf = tensor if number is None else number
             if what in (_READ, _ADDED):
-                self.entry.expected.append((leaf, before))
+                if before is not None and recorder.take_gradient(before):
+                    self.entry.update(leaf, before)
+                else:
+                    self.entry.expected.append((leaf, before))
             now = grad_now(tensor)
             if now is not None:
                 self.entry.hooked.append((leaf, hooks_now(tensor)))

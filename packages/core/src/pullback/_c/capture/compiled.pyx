@@ -10,6 +10,7 @@ from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.layout cimport layout_contiguous
 from pullback._c.program.program cimport Program
 from pullback._c.capture.signature cimport Signature, must_run_eagerly
+from pullback._c.capture.spec cimport Spec, fits, has_own_memory, spec_of
 from pullback._c.device.device cimport device_type
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport Tensor, is_tensor, tensor_extra, tensor_wrap
@@ -79,6 +80,8 @@ cdef class Entry:
     ``program`` is None if such calls run eagerly. ``grads`` are the leaves whose gradients it sets:
     pairs of a leaf, or the number of an argument, and the number of a result, or None to clear it.
     ``expected`` are the gradients on which it depends: of a leaf, or an argument, that very tensor.
+    ``updated`` are gradients that its program takes as further arguments: of a leaf, or an argument,
+    and how that gradient must be.
     ``hooked`` are the hooks of those whose gradients are computed.
     ``rebuild`` makes the value that is returned from the results and the arguments of the call;
     None: it is the first result.
@@ -88,6 +91,7 @@ cdef class Entry:
     cdef public Program program
     cdef public list grads
     cdef public list expected, hooked
+    cdef list updated
     cdef public object rebuild
     cdef public object replay
     cdef public object backward
@@ -97,7 +101,12 @@ cdef class Entry:
         self.signature = signature
         self.grads = []
         self.expected = []
+        self.updated = []
         self.hooked = []
+
+    def update(self, leaf, Tensor grad not None):
+        """Let the program take the gradient of a leaf, like this one, as its next argument."""
+        self.updated.append((leaf, spec_of(grad, "grad", [])))
 
     cdef list match(self, tuple args, dict kwargs):
         cdef list tensors = self.signature.match(args, kwargs)
@@ -110,7 +119,21 @@ cdef class Entry:
             tensor = leaf if is_tensor(leaf) else tensors[leaf]
             if grad_now(tensor) is not grad:
                 return None
-        return tensors
+        return tensors if not self.updated or self.add_gradients(tensors) else None
+
+    cdef bint add_gradients(self, list tensors) except -1:
+        """Add the gradients that the program takes; False if one is not as it was."""
+        cdef Py_ssize_t k
+        cdef list given = list(tensors)
+        for leaf, spec in self.updated:
+            grad = grad_now(leaf if is_tensor(leaf) else given[leaf])
+            if grad is None or not fits(<Spec>spec, grad, tensors) or (
+                    not has_own_memory(<Tensor>grad, 1)):
+                return False
+            for k in range(len(tensors) - 1):   # an argument, or the gradient of two leaves
+                if tensors[k] is grad:
+                    return False
+        return True
 
     cdef object finish(self, list tensors, list found, tuple args, dict kwargs):
         """Set the gradients, and return the value that the function returns."""

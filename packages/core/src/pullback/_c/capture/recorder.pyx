@@ -24,6 +24,7 @@ from pullback._c.base.state cimport (
 from pullback._c.base.types cimport (
     NODE_ACCUMULATE, NODE_FREED, node_edges, pb_edge, pb_node, pb_storage)
 from pullback._c.capture.code_names cimport code_of_node
+from pullback._c.capture.spec cimport has_own_memory
 from pullback._c.capture.recording cimport Recording
 from pullback._c.program.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT, BUFFER_TEMPORARY, Buffer, Launch,
@@ -392,6 +393,28 @@ cdef class Recorder:
             self.begins.append(begin)
         self.known.clear()
         return sources, results
+
+    def take_gradient(self, Tensor grad not None):
+        """Make the memory of a gradient that was there an argument; False where it cannot be one.
+
+        That is where a later call may have another one in its stead: no other tensor has its
+        memory.
+        """
+        cdef pb_storage *storage = grad.storage
+        cdef Buffer buffer = <Buffer>self.live.get(place_of(storage))
+        cdef Outer prior = <Outer>self.known.get(<size_t>storage)
+        if (self.sizes is not None or buffer is None or prior is None
+                or buffer.kind != BUFFER_OUTER or buffer.storage != storage
+                or not has_own_memory(grad, 3)):
+            return False
+        storage_release(buffer.storage)
+        storage_release(prior.storage)
+        buffer.storage = prior.storage = NULL
+        buffer.kind = BUFFER_INPUT
+        buffer.input = prior.input = <int>len(self.inputs)
+        self.inputs.append(grad)
+        self.begins.append(0)
+        return True
 
     cdef list written(self):
         """Return the memory that was there before and has been written, with how often."""

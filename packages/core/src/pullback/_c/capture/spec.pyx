@@ -8,7 +8,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
 from pullback.abi cimport PB_F64
 from pullback._c.base.dtype cimport dtype as dtype_class
-from pullback._c.base.dtype cimport dtype_object
+from pullback._c.base.dtype cimport dtype_itemsize, dtype_object
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_same_strides,
     layout_shape_tuple)
@@ -191,6 +191,13 @@ cdef bint tensor_fits(Spec spec, Tensor tensor) except -1:
             and (tensor.layout == spec.layout
                  or layout_same_shape(tensor.layout, spec.layout)
                  and layout_same_strides(tensor.layout, spec.layout)))
+
+
+cdef bint has_own_memory(Tensor tensor, Py_ssize_t owners) noexcept:
+    """True if a tensor is all of its memory, which so many have, and which nobody else knows."""
+    return (tensor.storage.owner == NULL and tensor.storage.memory == NULL and tensor.offset == 0
+            and tensor.storage.data != NULL and tensor.storage.refcount <= owners
+            and tensor.storage.nbytes == tensor.layout.numel * dtype_itemsize[tensor.dtype])
 
 
 cdef bint fits(Spec spec, object value, list tensors):

@@ -278,6 +278,7 @@ cdef void find_add_target(add_target *target, const pb_edge *edge, PyObject *wai
             target.total = waiting
     elif (last and edge.node.kind == NODE_ACCUMULATE and not edge.node.flags & NODE_HOOKED
             and may_add_to_leaf(<Tensor>edge.node.op)):
+        captured_change(edge.node.op, GRAD_ADDED)
         target.leaf = <PyObject *>edge.node.op
         target.total = (<Tensor>edge.node.op).extra.grad
     if target.total != NULL:

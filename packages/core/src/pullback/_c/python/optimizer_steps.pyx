@@ -6,7 +6,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
 from pullback.abi cimport PB_F32, PB_F64, PB_MASK_FLOATING
-from pullback._c.base.state cimport GRAD_CLEARED, captured_change, captured_step, capturing
+from pullback._c.base.state cimport GRAD_CLEARED, GRAD_READ, captured_change, captured_step, capturing
 from pullback._c.base.types cimport STORAGE_READONLY
 from pullback._c.device.device cimport DEVICE_META, device_types
 from pullback._c.dispatch.call cimport op_call2
@@ -34,6 +34,7 @@ def gather(params, state, tuple names not None, init, group):
         raise TypeError(f"the state of an optimizer must be a dict, not {type(state).__name__}")
     for item in params:
         param = <Tensor?>item
+        captured_change(<PyObject *>param, GRAD_READ)
         if param.extra != NULL and param.extra.grad != NULL:
             grad = <object>param.extra.grad
         elif param.node == NULL:

@@ -25,7 +25,7 @@ from pullback._c.python.node_methods cimport hook_table
 from pullback._c.graph.record cimport (
     bump_version, says_requires_grad, tensor_edge, tensor_needs_grad)
 from pullback._c.base.state cimport (
-    GRAD_CLEARED, GRAD_READ, GRAD_SET, HISTORY_CHANGED, captured_change, captured_read,
+    GRAD_ADDED, GRAD_CLEARED, GRAD_READ, GRAD_SET, HISTORY_CHANGED, captured_change, captured_read,
     thread_state)
 from pullback._c.device.storage cimport storage_release, storage_retain
 from pullback._c.graph.tensor cimport (
@@ -409,6 +409,7 @@ def gradient_edge(Tensor self not None):
 
 def accumulate_in_place_of(Tensor self not None, Tensor grad not None):
     """Accumulate a captured gradient into .grad, for backward(inputs=[...]) of a non-leaf."""
+    captured_change(<PyObject *>self, GRAD_ADDED)
     if self.extra != NULL and self.extra.grad != NULL:
         set_grad(self, <object>self.extra.grad + grad)
     else:
