@@ -80,8 +80,8 @@ cdef class Entry:
     ``program`` is None if such calls run eagerly. ``grads`` are the leaves whose gradients it sets:
     pairs of a leaf, or the number of an argument, and the number of a result, or None to clear it.
     ``expected`` are the gradients on which it depends: of a leaf, or an argument, that very tensor.
-    ``updated`` are gradients that its program takes as further arguments: of a leaf, or an argument,
-    and how that gradient must be.
+    ``updated`` are gradients that its program takes as further arguments: of a leaf, or an
+    argument, and how that gradient must be.
     ``hooked`` are the hooks of those whose gradients are computed.
     ``rebuild`` makes the value that is returned from the results and the arguments of the call;
     None: it is the first result.

@@ -19,8 +19,8 @@ from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.layout cimport layout_contiguous, layout_shape
 from pullback._c.base.random_position cimport record_draws
 from pullback._c.base.state cimport (
-    HISTORY_CHANGED, SIZE_AS_INT, SIZE_ASKED, capture_change, capture_size, globals_, pb_capture,
-    pb_globals, thread_state)
+    HISTORY_CHANGED, SIZE_AS_INT, SIZE_ASKED, capture_change, capture_size, globals_, pb_globals,
+    thread_state)
 from pullback._c.base.types cimport (
     NODE_ACCUMULATE, NODE_FREED, node_edges, pb_edge, pb_node, pb_storage)
 from pullback._c.capture.code_names cimport code_of_node
@@ -67,24 +67,6 @@ cdef class Recorder:
     ``launches``, ``buffers``, ``changes`` (of each tensor whose gradient or history changed: how,
     and the gradient before).
     """
-    cdef pb_capture hooks
-    cdef readonly list launches
-    cdef readonly list buffers
-    cdef readonly dict changes          # address -> (tensor, its changes)
-    cdef readonly list draws            # (generator, seed, first block, blocks), in order
-    cdef readonly str refusal
-    cdef bint strict
-    cdef object failure                 # an exception of the recorder itself
-    cdef list steps                     # of optimizers: [group, parameters, those of fused steps]
-    cdef dict live                      # place of memory -> its Buffer
-    cdef dict known                     # address of a storage that was there before -> Outer
-    cdef dict before                    # the same -> its version when it was first used
-    cdef list begins                    # of the arguments: bytes from their memory's begin
-    cdef object sizes                   # notes what Python code does with sizes; or None
-    cdef readonly Recording recording   # while it does: what the program is made of
-    cdef list inputs
-    cdef int64_t sequence               # of the first node that is made
-    cdef Recorder forward               # of the pass whose backward pass this is; or None
 
     def __cinit__(self, tuple inputs not None, bint strict, sizes=None, Recorder forward=None):
         cdef Tensor tensor
@@ -395,17 +377,12 @@ cdef class Recorder:
         return sources, results
 
     def take_gradient(self, Tensor grad not None):
-        """Make the memory of a gradient that was there an argument; False where it cannot be one.
-
-        That is where a later call may have another one in its stead: no other tensor has its
-        memory.
-        """
+        """Make a gradient that was there an argument; False where other tensors have its memory."""
         cdef pb_storage *storage = grad.storage
         cdef Buffer buffer = <Buffer>self.live.get(place_of(storage))
         cdef Outer prior = <Outer>self.known.get(<size_t>storage)
-        if (self.sizes is not None or buffer is None or prior is None
-                or buffer.kind != BUFFER_OUTER or buffer.storage != storage
-                or not has_own_memory(grad, 3)):
+        if self.sizes is not None or buffer is None or prior is None or (
+                buffer.storage != storage or not has_own_memory(grad, 3)):
             return False
         storage_release(buffer.storage)
         storage_release(prior.storage)

@@ -6,7 +6,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
 from pullback.abi cimport PB_F32, PB_F64, PB_MASK_FLOATING
-from pullback._c.base.state cimport GRAD_CLEARED, GRAD_READ, captured_change, captured_step, capturing
+from pullback._c.base.state cimport (
+    GRAD_CLEARED, GRAD_READ, captured_change, captured_step, capturing)
 from pullback._c.base.types cimport STORAGE_READONLY
 from pullback._c.device.device cimport DEVICE_META, device_types
 from pullback._c.dispatch.call cimport op_call2
