@@ -72,6 +72,7 @@ ALLOWED = {
                 "_c/engine",
                 "_c/capture",
                 "_c/program",
+                "_c/python",
                 "_c/transforms",
                 "ops",
                 "autograd",

@@ -224,3 +224,226 @@ def test_what_hooks_of_leaves_refer_to_is_watched(name):
 
     eager, compiled = results_of(run)
     assert eager == compiled
+
+
+EFFECTS = {"log": [], "held": None}
+
+
+def effect(kind):
+    """Return a custom function whose backward pass has an effect, which that of EFFECTS shows."""
+
+    class Function(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.log, ctx.add, ctx.items = EFFECTS["log"], EFFECTS["log"].append, iter([1.0, 2.0])
+            ctx.held = EFFECTS["held"]
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            held = ctx.held
+            if kind == "augmented":
+                log = ctx.log
+                log += [1]
+            elif kind == "method":
+                ctx.log.append(2)
+                ctx.log.sort()
+            elif kind == "call":
+                ctx.add(1)
+            elif kind == "getattr":
+                getattr(ctx.log, "append")(1)  # noqa: B009
+            elif kind == "dunder":
+                ctx.log.__iadd__([1])
+            elif kind == "iterator":
+                return grad * sum(ctx.items)
+            elif kind == "tensor":
+                held += 1
+            elif kind == "out":
+                pb.add(held, 1, out=held)
+            elif kind == "norm":
+                pb.nn.functional.batch_norm(grad.expand(2, 2), held, pb.ones(2), training=True)
+            return grad * 2
+
+    return Function
+
+
+class Inheriting(Logged):
+    pass
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["augmented", "method", "call", "getattr", "dunder", "iterator", "tensor", "out", "norm"]
+    + ["inherited", "module", "unpack"],
+)
+def test_effects_of_a_backward_pass_come_with_it(kind):
+    def run(wrap):
+        EFFECTS["log"], EFFECTS["held"], found = [], pb.zeros(2), []
+        Logged.log.clear()
+        function = Inheriting if kind == "inherited" else effect(kind)
+        norm = pb.nn.BatchNorm1d(2)
+
+        def unpack(value):
+            EFFECTS["log"].append(1)
+            return value
+
+        def call(x):
+            if kind == "module":
+                y = x * 1
+                y.register_hook(lambda grad: norm(grad[:, None].expand(2, 2))[0])
+                return y * 2
+            if kind == "unpack":
+                with pb.autograd.graph.saved_tensors_hooks(lambda value: value, unpack):
+                    return x.exp()
+            return function.apply(x)
+
+        compiled = wrap(call)
+        for _ in range(3):
+            x = pb.ones(2, requires_grad=True)
+            y = compiled(x).sum()
+            found += [len(EFFECTS["log"]), EFFECTS["held"].tolist(), len(Logged.log)]
+            found.append(norm.running_mean.tolist())
+            y.backward()
+            found += [len(EFFECTS["log"]), EFFECTS["held"].tolist(), len(Logged.log)]
+            found += [norm.running_mean.tolist(), x.grad.tolist()]
+        return found
+
+    eager, compiled = results_of(run)
+    assert eager == compiled
+
+
+def test_number_that_changes_before_the_backward_pass():
+    def function(x):
+        y = x * 1
+        y.register_hook(lambda grad: grad * SCALE)
+        return y * 1
+
+    compiled = pb.compile(function)
+    global SCALE
+    for scale in (2.0, 3.0, 3.0):
+        SCALE = scale
+        w = pb.ones(2, requires_grad=True)
+        compiled(w).sum().backward()
+        assert w.grad.tolist() == [scale] * 2
+    y = compiled(pb.ones(2, requires_grad=True)).sum()
+    SCALE = 5.0
+    with pytest.raises(RuntimeError, match="was changed since its call"):
+        y.backward()
+
+
+SCALE = 1.0
+
+
+# ---- which gradients -----------------------------------------------------------------------------
+
+
+def test_gradients_go_to_the_arguments_of_a_call():
+    def run(wrap):
+        held = pb.ones(2, requires_grad=True)
+        both, closed = wrap(lambda a, b: a * a * b), wrap(lambda a: a * a * held)
+        inside, found = wrap(lambda a, b: (a * a * b).sum().backward()), []
+        for number in (0, 0, 1, 1, 2, 0):
+            p = pb.ones(2, requires_grad=True)
+            q = [p, p.detach().requires_grad_(), pb.ones(2, requires_grad=True)][number]
+            both(p, q).sum().backward()
+            inside(p, q)
+            found += [None if one.grad is None else one.grad.tolist() for one in (p, q)]
+            q = [held, held.detach().requires_grad_(), q][number]
+            held.grad = q.grad = None
+            closed(q).sum().backward()
+            found += [one.grad.tolist() for one in (held, q)]
+            y = p * 1
+            z = [y, y.view_as(y), p * 2][number]
+            found += [one.tolist() for one in pb.autograd.grad(both(y, z).sum(), (y, z))]
+        return found
+
+    eager, compiled = results_of(run)
+    assert eager == compiled
+
+
+def test_hooks_of_leaves_run_once_with_create_graph():
+    def run(wrap):
+        cube, held = wrap(lambda a: a**3 * held), pb.ones(2, requires_grad=True)
+        cube(pb.ones(2, requires_grad=True))
+        held.register_hook(lambda grad: grad * 7)
+        x = pb.ones(2, requires_grad=True)
+        x.register_hook(lambda grad: grad * 10)
+        cube(x).sum().backward(create_graph=True)
+        return x.grad.tolist(), held.grad.tolist()
+
+    eager, compiled = results_of(run)
+    assert eager == compiled == ([30, 30], [7, 7])
+
+
+@pytest.mark.parametrize("kind", ["hook", "retain_grad"])
+@pytest.mark.parametrize("leaf", [False, True])
+def test_hooks_that_the_function_sets_on_an_argument(kind, leaf):
+    def run(wrap):
+        def function(a):
+            a.retain_grad() if kind == "retain_grad" else a.register_hook(lambda grad: grad * 10)
+            return a * 3
+
+        compiled, found = wrap(function), []
+        for _ in range(3):
+            w = pb.ones(2, requires_grad=True)
+            a = w if leaf else w * 1
+            compiled(a).sum().backward()
+            found += [w.grad.tolist(), a.grad.tolist() if kind == "retain_grad" else None]
+        return found
+
+    eager, compiled = results_of(run)
+    assert eager == compiled
+
+
+@pytest.mark.parametrize("kind", ["outside", "argument", "list"])
+def test_second_derivatives_of_what_was_changed_since_raise(kind):
+    p, h = pb.ones(2, requires_grad=True), pb.ones(2, requires_grad=True) * 1
+    given = [h] if kind == "list" else h
+    compiled = pb.compile(lambda a: (a[0] if kind == "list" else a).exp() + p.exp())
+    compiled(given)
+    y = compiled(given).sum()
+    with pb.no_grad():
+        if kind == "list":
+            given[0] = pb.ones(2, requires_grad=True) * 1
+        else:
+            (p if kind == "outside" else h).mul_(2)
+    with pytest.raises(RuntimeError, match="was changed since"):
+        pb.autograd.grad(y, p, create_graph=True)
+
+
+@pytest.mark.parametrize("power", [1, 3])
+def test_batches_and_tangents_of_gradients(power):
+    function = pb.compile(lambda x: x**power * 3)
+    function(pb.arange(3.0).requires_grad_())
+    w = pb.arange(3.0).requires_grad_()
+    y, expected = function(w), w**power * 3
+
+    def batched(result):
+        return pb.autograd.grad(result, w, pb.eye(3), is_grads_batched=True, retain_graph=True)[0]
+
+    def mapped(result):
+        one = lambda v: pb.autograd.grad(result, w, v, retain_graph=True)[0]  # noqa: E731
+        return pb.func.vmap(one)(pb.eye(3))
+
+    def tangent(result):
+        one = lambda v: pb.autograd.grad(result, w, v, retain_graph=True)[0]  # noqa: E731
+        return pb.func.jvp(one, (pb.ones(3),), (pb.full((3,), 2.0),))[1]
+
+    for get in (batched, mapped, tangent):
+        pb.testing.assert_close(get(y), get(expected))
+
+
+def test_checkpoint_whose_result_requires_grad():
+    net = pb.nn.Sequential(pb.nn.Linear(3, 3), pb.nn.Tanh())
+    compiled = pb.compile(
+        lambda x: pb.utils.checkpoint.checkpoint(
+            net, x, use_reentrant=False, preserve_rng_state=False
+        ),
+        fullgraph=True,
+    )
+    for _ in range(3):
+        x = pb.randn(2, 3)
+        found = pb.autograd.grad(compiled(x).sum(), net.parameters())
+        for one, other in zip(found, pb.autograd.grad(net(x).sum(), net.parameters())):
+            pb.testing.assert_close(one, other)

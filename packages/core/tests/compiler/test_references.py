@@ -5,6 +5,7 @@ import contextvars
 import dataclasses
 import functools
 import operator
+import subprocess
 import sys
 import threading
 import types
@@ -499,3 +500,100 @@ def test_modes_that_code_asks_for_are_watched():
     for seed in (1, 2):
         pb.manual_seed(seed)
         assert seeded(x).item() == seed
+
+
+# ---- what is alike -------------------------------------------------------------------------------
+
+
+def test_equal_numbers_of_other_types_are_other_calls():
+    queue, pool = deque([1]), {8, 0}
+    first = pb.compile(lambda x: x * queue[0])
+    folded = pb.compile(lambda x: functools.reduce(lambda y, k: y * 2 + k, list(pool), x))
+    given = pb.compile(lambda x, part, table: x[part] * next(iter(table)))
+    x = pb.tensor([1, 2])
+    for value in (1, 1.0, -0.0, 0.0):
+        queue[0] = value
+        assert repr(first(x)) == repr(x * value)
+    for items in ([8, 0], [0, 8]):
+        pool.clear()
+        pool.update(items)
+        assert (
+            folded(x).tolist() == functools.reduce(lambda y, k: y * 2 + k, list(pool), x).tolist()
+        )
+    assert given(x, slice(0, 2), {1: x}).dtype == pb.int64
+    assert given(x, slice(0, 2), {1.0: x}).dtype == pb.float32
+    with pytest.raises(TypeError):
+        given(x, slice(0, 2.0), {1: x})
+
+
+def test_names_that_hide_others_or_come_later_are_watched():
+    class Scaled:
+        __slots__ = ("later",)
+        scale = 2.0
+
+    class Open:
+        scale = 2.0
+
+    held, slots = Open(), Scaled()
+    held.unused = 1
+    hidden = pb.compile(lambda x: x * held.scale)
+    slot = pb.compile(lambda x: x * (5 if hasattr(slots, "later") else 2))
+    known = pb.compile(lambda x: x * (5 if "NEW_GLOBAL" in globals() else 2))
+    x = pb.ones(1)
+    assert [one(x).item() for one in (hidden, slot, known)] == [2, 2, 2]
+    del held.unused
+    held.scale = slots.later = 7.0
+    globals()["NEW_GLOBAL"] = 1
+    try:
+        assert [one(x).item() for one in (hidden, slot, known)] == [7, 5, 5]
+    finally:
+        del globals()["NEW_GLOBAL"]
+
+
+def test_attributes_that_no_code_names_cost_no_program():
+    class Net(pb.nn.Module):
+        def forward(self, x):
+            return x * self.scale
+
+    net = Net()
+    net.scale, net.history, net.epoch = 2.0, [], 0
+    compiled = pb.compile(net)
+    x = pb.ones(1)
+    for number in range(8):
+        net.epoch = number
+        net.history.append(number)
+        setattr(Net, f"of_class_{number}", 1)
+        assert compiled(x).item() == 2
+    assert len(compiled._compiled.entries) == 1
+    net.scale = 3.0
+    assert compiled(x).item() == 3
+
+
+def test_arguments_that_are_equal_objects():
+    expanded = pb.compile(lambda x, size, factor: x.expand(size) * float(factor))
+    for _ in range(5):
+        y = pb.ones(3, 2)
+        assert expanded(pb.ones(1), y.shape, np.float64(0.5)).tolist() == [[0.5] * 2] * 3
+    assert len(expanded.entries) == 1
+    assert expanded(pb.ones(1), pb.ones(2).shape, np.float32(2)).tolist() == [2, 2]
+
+
+def test_dict_of_tensors_by_tensors():
+    total = pb.compile(lambda table: sum(key * value for key, value in table.items()))
+    for value in (1.0, 3.0):
+        assert total({pb.full((2,), value): 2}).tolist() == [2 * value] * 2
+
+
+def test_region_of_autocast_is_recorded():
+    code = """
+import pullback as pb
+net = pb.nn.Linear(4, 2)
+@pb.compile
+def step(x):
+    with pb.autocast("cpu", dtype=pb.bfloat16):
+        return net(x).float().sum()
+for _ in range(3):
+    step(pb.ones(3, 4)).backward()
+assert step.entries[0].runs == 2, step.refusals
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

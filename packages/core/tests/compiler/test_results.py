@@ -121,3 +121,20 @@ def test_tensor_from_outside_that_is_written_and_returned():
         assert added(x) is held and given(x) is held and held.tolist() == [value + 1] * 2
         one, (other,) = copied(x)
         assert one is other is held and held.tolist() == [value] * 2
+
+
+def test_objects_of_the_caller_are_not_copied_with_a_result():
+    class Out:
+        def __init__(self, *parts):
+            self.parts = parts
+
+    held, given = Box(), Box()
+    made = pb.compile(lambda x, box: (x * 2, Out(held, box, [1])))
+    twice = pb.compile(lambda x: (lambda out: (out, [out]))(Out(x.shape)))
+    for _ in range(3):
+        _, out = made(pb.ones(1), given)
+        assert out.parts[0] is held and out.parts[1] is given
+        out.parts[2].append(2)
+        assert out.parts[2] == [1, 2]
+        one, (other,) = twice(pb.ones(1))
+        assert one is other

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pullback._c.base.state import is_grad_enabled
-from pullback._c.capture.compiled import Entry, flat_memory
+from pullback._c.capture.compiled import Entry, are_transformed, flat_memory
 from pullback._c.capture.recorder import Recorder
 from pullback._c.engine import engine
 from pullback._c.graph.tensor import Tensor
@@ -45,6 +45,7 @@ class Backward:
         self.kinds: list[Any] = []  # the same: dtypes and devices
         self.reach: list[set[int]] = []  # the targets of each result
         self.recording: Any = None  # for programs for other sizes
+        self.has_code = False  # code of the program runs in it, and reads what may change
 
     @classmethod
     def of(
@@ -61,9 +62,11 @@ class Backward:
         made.shared = {i for i in made.graph if owners[_memory_of(results[i])] > 1}
         if freed:  # a backward pass inside the function has run through it
             return made
+        made.has_code = bool(code)
         for one in code:
             if may_have_effects(one):
-                name = getattr(one, "__qualname__", type(one).__qualname__)
+                kind = getattr(type(one), "_forward_cls", type(one))
+                name = getattr(one, "__qualname__", kind.__qualname__)
                 capture.refusal = f"a backward pass in which {name} may do more than compute"
                 return None
         tensors = [capture.inputs[one] if isinstance(one, int) else one for one in made.targets]
@@ -159,6 +162,8 @@ class Backward:
         seeds = [grads[i] for i in self.graph]
         if is_grad_enabled():
             return self.recorded(ctx, seeds, True)
+        if are_transformed(seeds) or (self.has_code and not ctx.call.entry.signature.holds()):
+            return self.recorded(ctx, seeds, False)
         fitting = [self.fitting(number, one) for number, one in enumerate(seeds)]
         found = self.program.run([*fitting, *ctx.saved_tensors])
         if found is None:  # another choice by values than when it was recorded
@@ -193,7 +198,13 @@ class Backward:
                 "function itself"
             )
         signature = call.entry.signature
-        if not (signature.takes(call.args, call.kwargs) and signature.holds()):
+        now = [one for one in leaves((call.args, call.kwargs)) if isinstance(one, Tensor)]
+        if not (
+            signature.takes(call.args, call.kwargs)
+            and signature.holds()
+            and all(any(one is each for each in call.tensors) for one in now)
+            and signature.versions(call.tensors) == call.versions
+        ):
             raise RuntimeError(
                 "backward(): what a compiled function refers to, or an argument, was changed since "
                 "its call: then it has no create_graph, nor another backward pass for other values"
@@ -266,6 +277,7 @@ class _Call:
         self.args, self.kwargs = args, kwargs
         self.rest: list[Any] = []
         self.drawn: list[Any] = []  # random numbers
+        self.versions = entry.signature.versions(tensors)
         self.there: dict[int, Any] = {}
         self.done = False  # whether the program was for these values
 

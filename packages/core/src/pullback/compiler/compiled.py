@@ -389,13 +389,15 @@ class _Capture:
     def use(self, recorder: Recorder, value: Any) -> None:
         """Make the program, and what sets results and gradients."""
         results = leaves(value)
+        if recorder.has_new_hooks():
+            self.refusal = "a hook on an argument, or retain_grad() of it"
         for one in results:
             self.check_result(recorder, one)
         if self.refusal is not None:
             return
         self.structure = structure(value)
         try:
-            self.entry.rebuild = rebuilder(value, (self.args, self.kwargs), self.found)
+            self.entry.rebuild = rebuilder(value, (self.args, self.kwargs), self.kept)
         except Exception as error:
             self.refusal = f"a result that cannot be copied for each call ({error})"
             return
@@ -470,11 +472,12 @@ class _Capture:
 
 def _modes() -> tuple[Any, ...]:
     """Return the modes of this thread that a function may leave changed."""
+    casts, dtypes, uncached = get_autocast_state()
     return (
         state.is_grad_enabled(),
         state.is_inference_mode_enabled(),
         get_default_dtype(),
-        get_autocast_state(),
+        (casts, dtypes if casts else None, uncached),
     )
 
 

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from pullback._c.capture.spec import is_plain
+from pullback._c.graph.op import Op
 from pullback._c.graph.tensor import Tensor
-from pullback.autograd import Function
+from pullback._c.python.overridable import Overridable
 from pullback.compiler.numbers import NumberArgument
 from pullback.compiler.sizes import SizeArgument
 from pullback.nn import Parameter
@@ -30,37 +31,37 @@ _STORES = {  # instructions that change what is outside of a function
 }
 _NUMBERS = (Tensor, Parameter, NumberArgument, SizeArgument)
 _HARMLESS = {
-    *("abs", "all", "any", "bool", "complex", "enumerate", "float", "getattr", "hasattr", "int"),
-    *("isinstance", "len", "max", "min", "range", "reversed", "round", "slice", "sorted", "str"),
-    *("sum", "tuple", "type", "zip", "True", "False", "None"),
+    *("abs", "all", "any", "bool", "complex", "dict", "enumerate", "float", "hasattr", "int"),
+    *("isinstance", "len", "list", "max", "min", "range", "reversed", "round", "slice", "sorted"),
+    *("str", "sum", "tuple", "type", "zip", "True", "False", "None"),
 }
 _SETTERS = {
     *("manual_seed", "seed", "save", "backward", "register_hook", "retain_grad", "share_memory"),
-    *("set_default_dtype", "set_default_device", "set_grad_enabled", "set_num_threads", "set_"),
+    *("set_default_dtype", "set_default_device", "set_grad_enabled", "set_num_threads"),
+    *("batch_norm", "instance_norm", "data", "grad"),  # these write, or give what others write
 }
 _CONTEXT = {"saved_tensors", "needs_input_grad", "dirty_tensors", "non_differentiable"}
 
 
 def may_have_effects(code: Any) -> bool:
-    """Return True for a hook or a custom function whose backward pass may do more than compute."""
-    if isinstance(code, type) and issubclass(code, Function):
-        written = _names_written(code)
-        return not _computes(code.__dict__.get("backward"), written, set())
-    return not _computes(code, _CONTEXT, set())
+    """Return True for a hook, or the node of a custom function, that may do more than compute."""
+    kind = getattr(type(code), "_forward_cls", None)
+    if kind is None:
+        return not _computes(code, _CONTEXT, set())
+    values = vars(code)
+    backward = getattr(kind, "backward", None)
+    return not (
+        isinstance(backward, types.FunctionType)
+        and all(_is_value(one) for one in values.values())
+        and _computes(backward, _CONTEXT | set(values), set())
+    )
 
 
-def _names_written(kind: type) -> set[str]:
-    """Return the attributes that the forward pass of a custom function leaves in its context."""
-    found = set(_CONTEXT)
-    for name in ("forward", "setup_context"):
-        function = getattr(kind, name, None)
-        if isinstance(function, types.FunctionType):
-            found |= {op.argval for op in _all_instructions(function.__code__) if _is_write(op)}
-    return found
-
-
-def _is_write(op: dis.Instruction) -> bool:
-    return op.opname == "STORE_ATTR"
+def _is_value(value: Any) -> bool:
+    """Return True for numbers, texts and tensors, and tuples of them."""
+    if isinstance(value, tuple):
+        return all(_is_value(one) for one in value)
+    return is_plain(value) or type(value) in _NUMBERS
 
 
 def _all_instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
@@ -86,8 +87,10 @@ def _computes(value: Any, attributes: set[str], seen: set[int]) -> bool:
         return _is_ours(value.__name__) or value.__name__ == "math"
     if isinstance(value, type):
         return issubclass(value, Exception) or value in (int, float, bool, tuple, slice)
+    if isinstance(value, (Op, Overridable)):
+        return True
     if not isinstance(value, types.FunctionType):
-        return callable(value) and _is_ours(getattr(value, "__module__", None))
+        return isinstance(value, types.BuiltinFunctionType) and _is_ours(value.__module__)
     cells = value.__closure__ or ()
     try:
         inside = [cell.cell_contents for cell in cells]
@@ -96,8 +99,20 @@ def _computes(value: Any, attributes: set[str], seen: set[int]) -> bool:
     if _is_ours(value.__globals__.get("__name__")):
         return all(_computes(one, attributes, seen) for one in inside)
     inside += [value.__defaults__ or (), *(value.__kwdefaults__ or {}).values()]
-    return all(_computes(one, attributes, seen) for one in inside) and all(
-        _is_harmless(op, value, attributes, seen) for op in _all_instructions(value.__code__)
+    return (
+        not _passes_out(value.__code__)
+        and all(_computes(one, attributes, seen) for one in inside)
+        and all(
+            _is_harmless(op, value, attributes, seen) for op in _all_instructions(value.__code__)
+        )
+    )
+
+
+def _passes_out(code: types.CodeType) -> bool:
+    """Return True for code that calls something with the keyword ``out``."""
+    names = (one for one in code.co_consts if isinstance(one, (tuple, types.CodeType)))
+    return any(
+        _passes_out(one) if isinstance(one, types.CodeType) else "out" in one for one in names
     )
 
 
@@ -105,8 +120,10 @@ def _is_harmless(
     op: dis.Instruction, function: types.FunctionType, attributes: set[str], seen: set[int]
 ) -> bool:
     """Return True for an instruction that changes nothing outside of its function."""
-    if op.opname in _STORES:
+    if op.opname in _STORES or op.opname.startswith("INPLACE_"):
         return False
+    if op.opname == "BINARY_OP":
+        return not op.argrepr.endswith("=")
     if op.opname in ("STORE_DEREF", "DELETE_DEREF"):
         return op.argval not in function.__code__.co_freevars
     if op.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
@@ -116,8 +133,9 @@ def _is_harmless(
         return op.argval in _HARMLESS or (isinstance(kind, type) and issubclass(kind, Exception))
     if op.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
         name = str(op.argval)
-        in_place = name in _SETTERS or (name.endswith("_") and not name.endswith("__"))
-        return name in attributes or (_is_known(name) and not in_place)
+        return name in attributes or not (
+            name in _SETTERS or name[0] == "_" or name[-1] == "_" or not _is_known(name)
+        )
     return True
 
 

@@ -52,9 +52,9 @@ class _Copied:
     def __init__(self, value: Any):
         self.value = value
 
-    def of(self, args: Any, kwargs: Any) -> Any:
-        """Return one for a call."""
-        return copy.deepcopy(self.value)
+    def of(self, memo: dict[int, Any]) -> Any:
+        """Return one for a call; ``memo`` has what is not copied, and what has been."""
+        return copy.deepcopy(self.value, memo)
 
 
 def _paths(tree: Any, path: tuple[Any, ...], found: dict[int, tuple[Any, ...]]) -> None:
@@ -77,10 +77,10 @@ def _made(tree: Any, function: Callable[[Any], Any], memo: dict[int, Any]) -> An
     return memo[id(tree)]
 
 
-def rebuilder(value: Any, given: Any, outside: set[int]) -> Callable[..., Any] | None:
+def rebuilder(value: Any, given: Any, found: list[Any]) -> Callable[..., Any] | None:
     """Return what makes a function's value from its leaves and arguments; None if it is one leaf.
 
-    ``given`` are the arguments, ``outside`` the addresses of objects that were there before.
+    ``given`` are the arguments, ``found`` the objects that were there before.
 
     Raises: Exception of any class for objects that cannot be copied.
     """
@@ -93,7 +93,8 @@ def rebuilder(value: Any, given: Any, outside: set[int]) -> Callable[..., Any] |
         return not (isinstance(leaf, Tensor) or is_plain(leaf) or id(leaf) in outside)
 
     numbers = {id(one): k for k, one in reversed([*enumerate(results)])}
-    outside = outside | {id(one) for one in leaves(given)}
+    there = [*found, *(one for one in leaves(given) if not isinstance(one, Tensor))]
+    outside = {id(one): one for one in there}
     flat = type(value) is tuple and not any(is_node(one) or copied(one) for one in value)
     if flat and len(numbers) == len(value):
         count = len(value)
@@ -104,7 +105,7 @@ def rebuilder(value: Any, given: Any, outside: set[int]) -> Callable[..., Any] |
     def template(tree: Any) -> Any:
         """Return numbers of leaves in place of them, and _Given for what is not made anew."""
         if not is_node(tree) and copied(tree):
-            return _Copied(copy.deepcopy(tree))
+            return _Copied(copy.deepcopy(tree, memo))
         if not is_node(tree):
             return numbers[id(tree)]
         if id(tree) not in made and (id(tree) in paths or id(tree) in outside):
@@ -114,11 +115,19 @@ def rebuilder(value: Any, given: Any, outside: set[int]) -> Callable[..., Any] |
         return made[id(tree)]
 
     made: dict[int, Any] = {}
+    memo = dict(outside)
     tree = template(value)
+    if len(memo) == len(outside):  # nothing is copied
+        outside = {}
 
     def rebuilt(found: list[Any], args: Any, kwargs: Any) -> Any:
-        return _made(
-            tree, lambda leaf: found[leaf] if type(leaf) is int else leaf.of(args, kwargs), {}
-        )
+        memo = dict(outside)
+
+        def one(leaf: Any) -> Any:
+            if type(leaf) is int:
+                return found[leaf]
+            return leaf.of(memo) if isinstance(leaf, _Copied) else leaf.of(args, kwargs)
+
+        return _made(tree, one, {})
 
     return rebuilt

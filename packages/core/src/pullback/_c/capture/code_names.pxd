@@ -1,4 +1,5 @@
 from pullback._c.base.types cimport pb_node
+from pullback._c.graph.tensor cimport Tensor
 
 
 # What code does beside naming things.
@@ -11,3 +12,4 @@ cdef enum:
 
 cdef tuple code_names(object code)
 cdef list code_of_node(pb_node *node)
+cdef Py_ssize_t count_hooks(Tensor tensor)

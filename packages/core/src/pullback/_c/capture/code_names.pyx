@@ -5,6 +5,7 @@ import dis
 import types
 
 from pullback._c.base.types cimport NODE_PYTHON, pb_node
+from pullback._c.graph.tensor cimport Tensor
 
 __all__ = []
 
@@ -112,10 +113,10 @@ cdef bint has_constant_name(list operations, Py_ssize_t position):
 
 
 cdef list code_of_node(pb_node *node):
-    """Return the code of the program that runs with a node: its custom function, and hooks."""
+    """Return the code of the program that runs with a node: hooks, and a custom function's node."""
     cdef list found = []
     if node.kind == NODE_PYTHON:
-        found.append((<object>node.wrapper)._forward_cls)
+        found.append(<object>node.wrapper)
     if node.extra == NULL:
         return found
     if node.extra.tensor_hooks != NULL:
@@ -124,4 +125,19 @@ cdef list code_of_node(pb_node *node):
         found += (<dict>node.extra.pre_hooks).values()
     if node.extra.post_hooks != NULL:
         found += (<dict>node.extra.post_hooks).values()
+    if node.extra.saved_hooks != NULL:
+        found += (<dict>node.extra.saved_hooks).values()
     return found
+
+
+cdef Py_ssize_t count_hooks(Tensor tensor):
+    """Return how many hooks run with a tensor's gradient; one more if the tensor keeps it."""
+    cdef Py_ssize_t count = 0
+    if tensor.extra != NULL and tensor.extra.hooks != NULL:
+        count += len(<object>tensor.extra.hooks)
+    if tensor.node != NULL and tensor.node.extra != NULL:
+        if tensor.node.extra.tensor_hooks != NULL:
+            count += len(<object>tensor.node.extra.tensor_hooks)
+        if tensor.node.extra.retain != NULL:
+            count += len(<object>tensor.node.extra.retain)
+    return count

@@ -8,16 +8,19 @@ from libc.stdint cimport int64_t
 from pullback.abi cimport PB_U8
 from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.layout cimport layout_contiguous
+from pullback._c.base.state cimport thread_state
 from pullback._c.program.program cimport Program
 from pullback._c.capture.signature cimport Signature, must_run_eagerly
 from pullback._c.capture.spec cimport Spec, fits, has_own_memory, spec_of
 from pullback._c.device.device cimport device_type
 from pullback._c.device.storage cimport storage_retain
-from pullback._c.graph.tensor cimport Tensor, is_tensor, tensor_extra, tensor_wrap
+from pullback._c.graph.tensor cimport (
+    TENSOR_IS_BATCHED, TENSOR_IS_WRAPPED, TENSOR_OVERRIDES, Tensor, is_tensor, tensor_extra,
+    tensor_wrap)
 
 __all__ = [
-    "CompiledCallable", "Entry", "flat_memory", "grad_now", "hooks_now", "is_on_host",
-    "set_forced_eager"]
+    "CompiledCallable", "Entry", "are_transformed", "flat_memory", "grad_now", "hooks_now",
+    "is_on_host", "set_forced_eager"]
 
 
 cdef bint forced_eager = False
@@ -34,6 +37,15 @@ def flat_memory(Tensor self not None):
     cdef int64_t begin = self.offset * dtype_itemsize[self.dtype]
     cdef int64_t nbytes = self.storage.nbytes - begin
     return tensor_wrap(storage_retain(self.storage), layout_contiguous(1, &nbytes), begin, PB_U8)
+
+
+def are_transformed(list seeds not None):
+    """Return True in a transform, and where one of some gradients is a batch or has a tangent."""
+    for one in seeds:
+        if one is not None and (<Tensor?>one).flags & (
+                TENSOR_IS_BATCHED | TENSOR_IS_WRAPPED | TENSOR_OVERRIDES):
+            return True
+    return thread_state().levels != 0
 
 
 def is_on_host(Tensor self not None):

@@ -45,7 +45,7 @@ cdef Guard guard_of(int kind, object holder, object key, object expected, str wh
     made.expected = expected
     made.where = where
     made.plain = is_plain(expected) or (
-        kind == GUARD_CALL and type(expected) in (frozenset, tuple))
+        kind == GUARD_ABSENT or kind == GUARD_CALL and type(expected) is tuple)
     if kind == GUARD_LENGTH:
         made.number = expected
     elif kind == GUARD_LIST:
@@ -98,7 +98,7 @@ cdef class Guard:
         elif self.kind == GUARD_CLASS:
             return <object>Py_TYPE(self.holder) is self.expected
         elif self.kind == GUARD_ABSENT:
-            for name in <tuple>self.key:
+            for name in <tuple>self.expected:
                 if PyDict_GetItemWithError(self.holder, name) != NULL:
                     return False
             return True
@@ -175,7 +175,7 @@ cdef bint same_items(object holder, tuple keys, tuple values) except -1:
     cdef PyObject *value
     if PyDict_Size(holder) != PyTuple_GET_SIZE(keys):
         return False
-    if keys and type(holder) is OrderedDict:    # it has an order of its own
+    if keys and isinstance(holder, OrderedDict):        # it has an order of its own
         for (name, item), expected_name, expected in zip(list(holder.items()), keys, values):
             if not (same_key(name, expected_name) and same_item(item, expected)):
                 return False

@@ -31,6 +31,7 @@ cdef class Kind:
     cdef bint is_extended               # its class is the program's, and a container
     cdef bint is_model                  # its class has what modules have
     cdef bint is_ours, is_stateful
+    cdef bint is_named                  # only code of the program knows its public attributes
     cdef list slots
 
 

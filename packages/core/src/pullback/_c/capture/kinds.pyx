@@ -24,6 +24,11 @@ cdef tuple STATEFUL = ("pullback.nn", "pullback.optim", "pullback.amp", "pullbac
 cdef set HOLDERS = {"collections", "weakref", "_weakrefset", "queue", "threading", "functools"}
 cdef set OPEN = {("types", "SimpleNamespace"), ("argparse", "Namespace")}  # for users' attributes
 
+# Where the bases of each nn.Module are.
+cdef tuple MODULE_PARTS = (
+    "pullback.nn.modules.module", "pullback.nn.base", "pullback._c.python.module_base", "builtins",
+    "typing", "abc")
+
 cdef tuple SETS = (set, deque, bytearray)
 cdef tuple GETTERS = (operator.attrgetter, operator.methodcaller)
 cdef tuple EXACT = (list, dict, tuple, set, frozenset, deque, bytearray, OrderedDict, defaultdict)
@@ -108,5 +113,8 @@ cdef Kind kind_of(object value):
         made.is_ours = module.partition(".")[0] == "pullback"
         made.is_stateful = module.startswith(STATEFUL) or any(
             [base.__module__ in HOLDERS for base in type_.__mro__])
+        made.is_named = not is_library(type_) and all(
+            [base.__module__.startswith(MODULE_PARTS) for base in type_.__mro__
+             if is_library(base)])
         made.slots = slots_of(type_)
     return made

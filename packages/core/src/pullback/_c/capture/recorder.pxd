@@ -27,6 +27,7 @@ cdef class Recorder:
     cdef readonly Recording recording   # while it does: what the program is made of
     cdef list inputs
     cdef int64_t sequence               # of the first node that is made
+    cdef list hooks_before              # how many hooks each argument has
     cdef Recorder forward               # of the pass whose backward pass this is; or None
 
     cdef Buffer add(self, pb_storage *storage, int kind)

@@ -23,7 +23,7 @@ from pullback._c.base.state cimport (
     thread_state)
 from pullback._c.base.types cimport (
     NODE_ACCUMULATE, NODE_FREED, node_edges, pb_edge, pb_node, pb_storage)
-from pullback._c.capture.code_names cimport code_of_node
+from pullback._c.capture.code_names cimport code_of_node, count_hooks
 from pullback._c.capture.spec cimport has_own_memory
 from pullback._c.capture.recording cimport Recording
 from pullback._c.program.launches cimport (
@@ -74,17 +74,11 @@ cdef class Recorder:
         cdef Outer prior
         self.strict = strict
         self.forward = forward
-        self.launches = []
-        self.buffers = []
-        self.changes = {}
-        self.draws = []
-        self.steps = []
-        self.live = {}
-        self.known = {}
-        self.before = {}
-        self.begins = []
+        self.launches, self.buffers, self.draws, self.steps, self.begins = [], [], [], [], []
+        self.changes, self.live, self.known, self.before = {}, {}, {}, {}
         self.sizes = sizes
         self.inputs = list(inputs)
+        self.hooks_before = [count_hooks(tensor) for tensor in inputs]
         for tensor in inputs:
             number = len(self.begins)
             self.begins.append(begin_of(tensor))
@@ -375,6 +369,11 @@ cdef class Recorder:
             self.begins.append(begin)
         self.known.clear()
         return sources, results
+
+    def has_new_hooks(self):
+        """Return True if an argument has hooks that it had not, or keeps its gradient since."""
+        return self.hooks_before != [
+            count_hooks(tensor) for tensor in self.inputs[:len(self.hooks_before)]]
 
     def take_gradient(self, Tensor grad not None):
         """Make a gradient that was there an argument; False where other tensors have its memory."""

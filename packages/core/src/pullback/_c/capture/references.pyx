@@ -6,7 +6,6 @@ that it may reach is looked at: modules, optimizers, containers, objects, and fu
 call. Numbers and texts found there must stay equal, and objects the same.
 """
 
-import builtins
 import functools
 import gc
 import sys
@@ -90,7 +89,7 @@ def same(value):
 
 def identities(value, kept):
     """Return the addresses of what a set or a deque holds; ``kept`` is what it held."""
-    return frozenset(map(id, value)) if isinstance(value, set) else tuple(map(id, value))
+    return tuple(map(id, value))
 
 
 def of_thread(value):
@@ -177,6 +176,18 @@ cdef class Walk:
                     self.look(value, where)
         return 0
 
+    cdef int absences(self) except -1:
+        """Watch that classes and modules get none of the names that code uses and they lack."""
+        cdef list spaces = [(dict_of(base), base.__name__) for base, seen in (
+            self.members_seen.items()) if seen != -1]
+        spaces += [(own_of(value), where) for value, where in self.objects
+                   if issubclass(type(value), types.ModuleType)]
+        for found, where in spaces:
+            absent = tuple([name for name in self.names if name not in found])
+            if absent:
+                self.add(GUARD_ABSENT, found, None, absent, f"new attributes of {where}")
+        return 0
+
     cdef int tensor(self, Tensor tensor, str where) except -1:
         """Look at a tensor's hooks, attributes, and class."""
         if tensor.extra != NULL and tensor.extra.hooks != NULL:
@@ -259,8 +270,6 @@ cdef class Walk:
                     self.members_of(type(value))
             elif is_closed(value.__name__):
                 return 0
-            else:
-                self.add(GUARD_LENGTH, own_of(value), None, len(own_of(value)), f"vars({where})")
             self.objects.append((value, where))
             self.attributes(value, where, self.names)
         elif kind == VALUE_ITERATOR:
@@ -310,9 +319,8 @@ cdef class Walk:
         return 0
 
     cdef int set_items(self, object value, str where) except -1:
-        copied = frozenset if isinstance(value, set) else tuple
         if all([is_plain(item) for item in value]):
-            return self.read(functools.partial(copied, value), where)
+            return self.read(functools.partial(tuple, value), where)
         self.read(functools.partial(identities, value, list(value)), where)
         for item in value:
             if is_tensor(item):
@@ -358,12 +366,12 @@ cdef class Walk:
         for name in names:
             if name in spaces:
                 self.watch(GUARD_DICT, spaces, name, spaces[name], name)
-            elif does & IMPORTS and name in sys.modules:
+                continue
+            if does & IMPORTS and name in sys.modules:
                 self.watch(GUARD_DICT, sys.modules, name, sys.modules[name], name)
-            elif hasattr(builtins, name):
-                absent.append(name)
+            absent.append(name)
         if absent:
-            self.add(GUARD_ABSENT, spaces, tuple(absent), None, f"names of {where}")
+            self.add(GUARD_ABSENT, spaces, None, tuple(absent), f"new globals of {where}")
         return 0
 
     cdef int instance(self, Kind kind, object value, str where) except -1:
@@ -383,26 +391,34 @@ cdef class Walk:
         if "_offset" in own and hasattr(type(value), "take"):
             return 0                    # a generator in Python
         for name in kind.slots:
-            if hasattr(value, name):
-                self.read(functools.partial(getattr, value, name, None), f"{where}.{name}")
-                self.later(getattr(value, name), f"{where}.{name}")
+            self.read(functools.partial(getattr, value, name, None), f"{where}.{name}")
+            self.later(getattr(value, name, None), f"{where}.{name}")
         if not kind.is_ours or kind.is_stateful:
             self.add(GUARD_CLASS, value, None, type(value), f"type({where})")
         is_model = kind.is_model or "param_groups" in own or (
             "_modules" in own and "_parameters" in own)
+        if is_model and kind.is_named:
+            self.members_of(type(value))
+            self.all_attributes(own, where, True)
+            self.objects.append((value, where))
+            return self.attributes(value, where, self.names)
         if is_model or kind.is_stateful:
             self.members_of(type(value))
             return self.all_attributes(own, where)
         if not kind.is_ours:
-            self.add(GUARD_LENGTH, own, None, len(own), f"len(vars({where}))")
+            self.add(GUARD_ITEMS, own, tuple(own), (IGNORED,) * len(own), f"vars({where})")
         self.objects.append((value, where))
         return self.attributes(value, where, self.names)
 
-    cdef int all_attributes(self, dict own, str where) except -1:
-        """Watch all attributes of an object but those that no kernel depends on."""
+    cdef int all_attributes(self, dict own, str where, bint named=False) except -1:
+        """Watch all attributes of an object but those that no kernel depends on.
+
+        With ``named`` those that only the program's own code can know are watched elsewhere.
+        """
         cdef list values = []
         for name, value in own.items():
-            if "state_dict" in name or name in COUNTERS:
+            if "state_dict" in name or name in COUNTERS or (
+                    named and name[0] != "_" and name != "training"):
                 values.append(IGNORED)
                 continue
             values.append(value)
@@ -444,10 +460,8 @@ cdef class Walk:
         cdef dict found
         if self.members_seen[base] in (-1, len(self.names)):
             return 0
-        found = dict_of(base)
-        if self.members_seen[base] == -2:
-            self.add(GUARD_LENGTH, found, None, len(found), f"len(vars({base.__name__}))")
         self.members_seen[base] = len(self.names)
+        found = dict_of(base)
         for name, value in list(found.items()):
             used = name in self.names or (name[:2] == "__" and name not in UNCALLED)
             if not used and name not in RUN_BY_NAME:
@@ -488,6 +502,7 @@ def guards_of(function, list arguments not None, dict modes not None):
         else:
             walk.tensor(<Tensor>one, "a tensor")
     walk.run()
+    walk.absences()
     names = frozenset(walk.names)
     for guard in walk.guards:
         guard.name_attributes(names)

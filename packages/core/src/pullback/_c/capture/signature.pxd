@@ -6,6 +6,7 @@ cdef class Signature:
     cdef Spec args, kwargs
     cdef list guards
     cdef list watched_dicts, others     # the same: those of dicts, and the rest
+    cdef list sames                     # of each tensor: the first that is the same object
     cdef list aliases                   # of each tensor: the first with the same memory
     cdef list distances                 # of each tensor: bytes from the begin of that one
     cdef bint apart                     # nor may tensors share memory with outer ones

@@ -4,8 +4,11 @@
 Checked before each run, so all of it is compiled: a few nanoseconds for each argument and guard.
 """
 
-from libc.stdint cimport int64_t
+from cpython.list cimport PyList_GET_ITEM
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp, memcpy
+
+from collections import OrderedDict
 
 from pullback._c.base.dtype cimport dtype_default, dtype_itemsize
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
@@ -51,6 +54,7 @@ cdef class Signature:
         self.aliases = aliases_of(tensors)
         self.distances = [begin(<Tensor>tensors[i]) - begin(<Tensor>tensors[first])
                           for i, first in enumerate(self.aliases)]
+        self.sames = [first_same(tensors, i) for i in range(len(tensors))]
         self.apart = False
         self.outer, self.shared = [], []
         self.known = self.identities = None
@@ -59,6 +63,16 @@ cdef class Signature:
         """Let arguments be the same ones among each other, and the same ones of known tensors."""
         self.known = known
         self.identities = identities_of(list(self.tensors), known)
+
+    def versions(self, list tensors not None):
+        """Return a number that changes with each write to tensors, and to those outside."""
+        cdef uint64_t found = 0
+        cdef Tensor tensor
+        for tensor in tensors:
+            found += tensor.storage.version
+        for tensor in self.outer:
+            found += tensor.storage.version
+        return found
 
     def varying(self, tuple args not None, dict kwargs not None):
         """Return the places of floats in which alone a call differs; None if more does."""
@@ -75,7 +89,7 @@ cdef class Signature:
 
     def overlaps(self, list guards not None):
         """Return True if tensors have memory in common without sharing their storages' begins."""
-        for _, number, _ in relations_of(list(self.tensors), outer_of(guards)):
+        for _, number, _, _ in relations_of(list(self.tensors), outer_of(guards)):
             if number < 0:
                 return True
         return False
@@ -98,7 +112,8 @@ cdef class Signature:
         self.others = []
         for guard in guards:
             if not isinstance(guard.holder, dict) or guard.options is not None or (
-                    guard.kind == GUARD_ITEMS and guard.key and type(guard.holder) is not dict):
+                    guard.kind == GUARD_ITEMS and guard.key
+                    and isinstance(guard.holder, OrderedDict)):
                 self.others.append(guard)
                 continue
             watched = by_holder.get(id(guard.holder))
@@ -149,13 +164,17 @@ cdef class Signature:
                 if tensor.storage.data != other.storage.data or (
                         begin(tensor) - begin(other) != <int64_t>self.distances[i]):
                     return None
+                if first_same(tensors, i) != <Py_ssize_t>self.sames[i]:
+                    return None
         if self.known is not None and identities_of(tensors, self.known) != self.identities:
             return None
         if not are_aliased_as(tensors, self.aliases) or (
                 self.apart and relations_of(tensors, self.outer) != self.shared):
             return None
-        for i, first, distance in self.shared:
+        for i, first, distance, same in self.shared:
             tensor, other = <Tensor>tensors[i], <Tensor>self.outer[first]
+            if (tensor is other) is not same:
+                return None
             if tensor.storage.data != other.storage.data or (
                     begin(tensor) - begin(other) != <int64_t>distance):
                 return None
@@ -241,7 +260,9 @@ cdef bint overlap(pb_storage *one, pb_storage *other) noexcept:
 
 
 cdef list relations_of(list tensors, list outer):
-    """Return which tensors share memory with outer ones: (number, number, bytes between them).
+    """Return which tensors share memory with outer ones.
+
+    That is (number, number, bytes between them, whether they are one object).
 
     The second number is -1 where the memory of one begins inside that of the other, which may be
     another of the tensors.
@@ -255,34 +276,38 @@ cdef list relations_of(list tensors, list outer):
             other = <Tensor>tensors[k]
             if tensor.storage.data != other.storage.data and (
                     overlap(tensor.storage, other.storage)):
-                found.append((i, -1, 0))
+                found.append((i, -1, 0, False))
         for k in range(len(outer)):
             other = <Tensor>outer[k]
             if not overlap(tensor.storage, other.storage):
                 continue
             if tensor.storage.data == other.storage.data:
-                found.append((i, k, begin(tensor) - begin(other)))
+                found.append((i, k, begin(tensor) - begin(other), tensor is other))
             else:
-                found.append((i, -1, 0))
+                found.append((i, -1, 0, False))
     return found
 
 
 cdef list identities_of(list tensors, list known):
-    """Return of each tensor which of the tensors and then of the known ones it is first; or -1."""
+    """Return of each tensor which of the tensors, and then of the known ones, it is first."""
     cdef Py_ssize_t i, k
     cdef list found = []
     for i in range(len(tensors)):
-        first = -1
-        for k in range(len(known)):
+        first = first_same(tensors, i)
+        for k in range(len(known) if first == i else 0):
             if known[k] is tensors[i]:
                 first = len(tensors) + k
                 break
-        for k in range(i):
-            if tensors[k] is tensors[i]:
-                first = k
-                break
         found.append(first)
     return found
+
+
+cdef Py_ssize_t first_same(list tensors, Py_ssize_t i):
+    """Return where a tensor is in a list first."""
+    cdef Py_ssize_t k = 0
+    while PyList_GET_ITEM(tensors, k) != PyList_GET_ITEM(tensors, i):
+        k += 1
+    return k
 
 
 cdef list aliases_of(list tensors):

@@ -18,6 +18,8 @@ from pullback._c.graph.tensor cimport (
     TENSOR_IS_NUMBER, TENSOR_IS_WRAPPED, TENSOR_LAZY, Tensor, device_key, is_tensor, tensor_data,
     tensor_new, tensor_requires_grad)
 
+from pullback._c.graph.size import Size
+
 __all__ = ["is_plain"]
 
 cdef Py_ssize_t dict_offset = (<type>Tensor).__dictoffset__     # the same in subclasses
@@ -49,13 +51,25 @@ cpdef bint is_plain(value):
     return type(value) in PLAIN
 
 
+cdef bint is_numpy_number(object value):
+    """True for a scalar of NumPy; without an import of it."""
+    return type(value).__module__ == "numpy" and hasattr(type(value), "__array_priority__") and (
+        not hasattr(type(value), "__setitem__"))
+
+
 cdef bint same_value(object value, object expected):
     """True for equal values of one type; numbers must have the same bits."""
     if value is expected:
         return True
     if type(value) is not type(expected):
         return False
-    if type(value) is float or type(value) is complex:
+    if type(value) is tuple:
+        return len(value) == len(expected) and all(
+            [same_value(one, other) for one, other in zip(value, expected)])
+    if type(value) is slice:
+        return same_value((value.start, value.stop, value.step),
+                          (expected.start, expected.stop, expected.step))
+    if type(value) is float or type(value) is complex or is_numpy_number(value):
         return repr(value) == repr(expected)
     return value == expected
 
@@ -152,7 +166,8 @@ cdef Spec spec_of(object value, str where, list tensors, dict numbers=None, obje
         if names is not None:
             note_attributes(made, tensor, names)
         tensors.append(tensor)
-    elif made.type is tuple or isinstance(value, tuple) and hasattr(value, "_fields"):
+    elif made.type is tuple or made.type is Size or (
+            isinstance(value, tuple) and hasattr(value, "_fields")):
         made.kind = SPEC_TUPLE
         made.items = [spec_of(one, f"{where}[{i}]", tensors, numbers, names)
                       for i, one in enumerate(value)]
@@ -173,7 +188,9 @@ cdef Spec spec_of(object value, str where, list tensors, dict numbers=None, obje
         numbers[where] = number_tensor(value, made.device_type, made.device_index)
         tensors.append(numbers[where])
     else:
-        made.kind = SPEC_VALUE if is_plain(value) else SPEC_OBJECT
+        made.kind = SPEC_OBJECT
+        if is_plain(value) or is_numpy_number(value):
+            made.kind = SPEC_VALUE
         made.value = value
     return made
 
@@ -198,6 +215,17 @@ cdef bint has_own_memory(Tensor tensor, Py_ssize_t owners) noexcept:
     return (tensor.storage.owner == NULL and tensor.storage.memory == NULL and tensor.offset == 0
             and tensor.storage.data != NULL and tensor.storage.refcount <= owners
             and tensor.storage.nbytes == tensor.layout.numel * dtype_itemsize[tensor.dtype])
+
+
+cdef bint same_keys(object value, tuple keys) except -1:
+    """True for a dict with these keys in this order."""
+    if PyDict_Size(value) != len(keys):
+        return False
+    for found, expected in zip(value, keys):
+        if found is not expected and not (
+                is_plain(expected) and same_value(found, expected)):
+            return False
+    return True
 
 
 cdef bint fits(Spec spec, object value, list tensors):
@@ -236,7 +264,7 @@ cdef bint fits(Spec spec, object value, list tensors):
                     <Spec>PyList_GET_ITEM(spec.items, i), (<list>value)[i], tensors):
                 return False
         return True
-    if PyDict_Size(value) != PyList_GET_SIZE(spec.items) or tuple(value) != spec.keys:
+    if not same_keys(value, spec.keys):
         return False
     for i in range(PyList_GET_SIZE(spec.items)):
         found = PyDict_GetItem(value, spec.keys[i])
@@ -272,7 +300,7 @@ cdef bint differs_in_numbers(Spec spec, object value, set found):
         return fits(spec, value, [])
     if type(value) is not spec.type or len(value) != len(spec.items):
         return False
-    if spec.kind == SPEC_DICT and tuple(value) != spec.keys:
+    if spec.kind == SPEC_DICT and not same_keys(value, spec.keys):
         return False
     return all([differs_in_numbers(one, item, found) for one, item in zip(
         spec.items, value.values() if spec.kind == SPEC_DICT else value)])

@@ -302,9 +302,10 @@ cdef int run_node(GraphTask graph_task, node_task *task) except -1:
     cdef add_target targets[FEW]
     cdef add_target *add_targets = NULL
     cdef bint hooked = node.flags & NODE_HOOKED != 0
-    if hooked:
-        if not (graph_task.cut and task.flags & TASK_CAPTURED):
-            run_tensor_hooks(node, grads)
+    if graph_task.cut and task.flags & TASK_CAPTURED:
+        pass                            # its hooks run with its history
+    elif hooked:
+        run_tensor_hooks(node, grads)
     elif node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.hooks != NULL:
         run_leaf_hooks(node, grads)
     if task.flags & TASK_CAPTURED:

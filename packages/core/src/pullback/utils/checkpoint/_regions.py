@@ -134,7 +134,7 @@ def save_inputs(tensors):
     """Return a node that saves tensors with their histories."""
     disabled = levels.disable_all_levels()  # tangents stay with the tensors
     try:
-        return CheckpointInputs.apply(create.empty_tensor((0,)).requires_grad_(), *tensors).grad_fn
+        return CheckpointInputs.apply(create.empty_tensor((1,)).requires_grad_(), *tensors).grad_fn
     finally:
         levels.restore_levels(disabled)
 
