@@ -30,15 +30,14 @@ _STORES = {  # instructions that change what is outside of a function
     *("IMPORT_NAME", "YIELD_VALUE", "YIELD_FROM", "SEND", "SETUP_ANNOTATIONS"),
 }
 _NUMBERS = (Tensor, Parameter, NumberArgument, SizeArgument)
-_HARMLESS = {
-    *("abs", "all", "any", "bool", "complex", "dict", "enumerate", "float", "hasattr", "int"),
-    *("isinstance", "len", "list", "max", "min", "range", "reversed", "round", "slice", "sorted"),
-    *("str", "sum", "tuple", "type", "zip", "True", "False", "None"),
-}
+_HARMLESS: tuple[Any, ...] = (
+    *(abs, all, any, bool, complex, dict, enumerate, float, hasattr, int, isinstance, len, list),
+    *(max, min, range, reversed, round, slice, sorted, str, sum, tuple, type, zip),
+)
 _SETTERS = {
     *("manual_seed", "seed", "save", "backward", "register_hook", "retain_grad", "share_memory"),
     *("set_default_dtype", "set_default_device", "set_grad_enabled", "set_num_threads"),
-    *("batch_norm", "instance_norm", "data", "grad"),  # these write, or give what others write
+    *("data", "grad"),  # what others may write
 }
 _CONTEXT = {"saved_tensors", "needs_input_grad", "dirty_tensors", "non_differentiable"}
 
@@ -130,7 +129,7 @@ def _is_harmless(
         if op.argval in function.__globals__:
             return _computes(function.__globals__[op.argval], attributes, seen)
         kind = getattr(builtins, op.argval, None)
-        return op.argval in _HARMLESS or (isinstance(kind, type) and issubclass(kind, Exception))
+        return kind in _HARMLESS or (isinstance(kind, type) and issubclass(kind, Exception))
     if op.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
         name = str(op.argval)
         return name in attributes or not (
@@ -140,13 +139,15 @@ def _is_harmless(
 
 
 def _is_known(name: str) -> bool:
-    """Return True for a name of tensors, or of this package."""
+    """Return True for a name of tensors, or of this package; but not of ops with statistics."""
     import math
 
     import pullback
 
     spaces = (Tensor, pullback, pullback.nn.functional, pullback.linalg, pullback.special, math)
-    return any(hasattr(space, name) for space in (*spaces, pullback.fft))
+    found = [getattr(one, name) for one in (*spaces, pullback.fft) if hasattr(one, name)]
+    ops = (one for one in found if isinstance(one, Op))
+    return bool(found) and not any("running_mean" in one.arg_names for one in ops)
 
 
 def _is_ours(module: Any) -> bool:

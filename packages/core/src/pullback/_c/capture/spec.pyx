@@ -1,7 +1,7 @@
 # build: small
 """What an argument, or a tensor that a function refers to, must be in a later call."""
 
-from cpython.dict cimport PyDict_GetItem, PyDict_Size
+from cpython.dict cimport PyDict_GetItem, PyDict_Next, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -219,13 +219,18 @@ cdef bint has_own_memory(Tensor tensor, Py_ssize_t owners) noexcept:
 
 cdef bint same_keys(object value, tuple keys) except -1:
     """True for a dict with these keys in this order."""
-    if PyDict_Size(value) != len(keys):
+    cdef Py_ssize_t position = 0, number = 0
+    cdef PyObject *key
+    cdef object expected
+    if PyDict_Size(value) != PyTuple_GET_SIZE(keys):
         return False
-    for found, expected in zip(value, keys):
-        if found is not expected and not (
-                is_plain(expected) and same_value(found, expected)):
+    while number < PyTuple_GET_SIZE(keys) and PyDict_Next(value, &position, &key, NULL):
+        expected = <object>PyTuple_GET_ITEM(keys, number)
+        if key != <PyObject *>expected and not (
+                is_plain(expected) and same_value(<object>key, expected)):
             return False
-    return True
+        number += 1
+    return number == PyTuple_GET_SIZE(keys)
 
 
 cdef bint fits(Spec spec, object value, list tensors):
