@@ -447,3 +447,24 @@ def test_checkpoint_whose_result_requires_grad():
         found = pb.autograd.grad(compiled(x).sum(), net.parameters())
         for one, other in zip(found, pb.autograd.grad(net(x).sum(), net.parameters())):
             pb.testing.assert_close(one, other)
+
+
+def test_custom_function_that_gets_no_gradient_of_a_result():
+    class Two(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.set_materialize_grads(False)
+            ctx.factors = {"x": 2.0}
+            return x * 2, y * 3
+
+        @staticmethod
+        def backward(ctx, first, second):
+            return first * ctx.factors["x"], first * 0 + 7 if second is None else second * 3
+
+    compiled = pb.compile(lambda x, y: Two.apply(x, y))
+    for number in range(4):
+        x, y = pb.ones(2, requires_grad=True), pb.ones(2, requires_grad=True)
+        first, second = compiled(x, y)
+        (first if number % 2 else first + second).sum().backward()
+        assert (x.grad.tolist(), y.grad.tolist()) == ([2, 2], [7, 7] if number % 2 else [3, 3])
+    assert compiled.entries[0].runs == 3

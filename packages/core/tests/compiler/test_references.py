@@ -1,9 +1,12 @@
 """What compiled functions refer to: attributes of tensors, order, code, and objects in sets."""
 
 import array
+import configparser
 import contextvars
+import ctypes
 import dataclasses
 import functools
+import multiprocessing
 import operator
 import subprocess
 import sys
@@ -238,6 +241,10 @@ NAMED = with_item(UserDict())
 CHAINED = with_item(ChainMap({}, {}))
 WEAK = weakref.WeakKeyDictionary({OWNER: 1.0})
 TABLE = {"k": 1.0}
+VIEW = TABLE.values()
+COUNT, SHARED = ctypes.c_float(1.0), multiprocessing.Value("d", 1.0)
+CONFIGURATION = configparser.ConfigParser()
+CONFIGURATION["a"] = {"k": "1.0"}
 PROXY = types.MappingProxyType(TABLE)
 REFERENCE = weakref.ref(OWNER)
 GETTER = operator.attrgetter("k")
@@ -326,6 +333,13 @@ PAIR, WEIGHT = Pair(1.0, 2), Weight(pb.ones(1))
 WATCHED = {  # a function, and what gives it another value
     "array": (lambda x: x * float(ARRAY[0]), lambda value: ARRAY.fill(value)),
     "octets": (lambda x: x * OCTETS[0], lambda value: OCTETS.__setitem__(0, value)),
+    "number of C": (lambda x: x * COUNT.value, lambda value: setattr(COUNT, "value", value)),
+    "shared number": (lambda x: x * SHARED.value, lambda value: setattr(SHARED, "value", value)),
+    "view of a dict": (lambda x: x * sum(VIEW), lambda value: TABLE.update(k=value)),
+    "configuration": (
+        lambda x: x * float(CONFIGURATION["a"]["k"]),
+        lambda value: CONFIGURATION["a"].__setitem__("k", str(value)),
+    ),
     "dict of a library": (lambda x: x * NAMED["k"], lambda value: NAMED.update(k=value)),
     "chain of dicts": (lambda x: x * CHAINED["k"], lambda value: CHAINED.update(k=value)),
     "weak dict": (lambda x: x * WEAK[OWNER], lambda value: WEAK.update({OWNER: value})),
@@ -597,3 +611,28 @@ for _ in range(3):
 assert step.entries[0].runs == 2, step.refusals
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_order_of_an_ordered_dict_that_is_an_argument(closed):
+    class Ordered(OrderedDict):
+        pass
+
+    held = Ordered(a=2.0, b=3.0) if closed else OrderedDict(a=2.0, b=3.0)
+    folded = pb.compile(
+        lambda x, table: functools.reduce(lambda y, k: y * k + 1, table.values(), x)
+    )
+    assert [folded(pb.ones(1), held).item() for _ in range(2)] == [10, 10]
+    held.move_to_end("a")
+    assert [folded(pb.ones(1), held).item() for _ in range(2)] == [9, 9]
+
+
+def test_what_a_constructor_reads_is_watched():
+    class Made:
+        def __init__(self):
+            self.scale = SCALE
+
+    compiled = pb.compile(lambda x: x * Made().scale)
+    for value in (2.0, 3.0):
+        set_scale(value)
+        assert [compiled(pb.ones(1)).item() for _ in range(2)] == [value] * 2

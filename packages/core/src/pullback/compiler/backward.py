@@ -162,7 +162,10 @@ class Backward:
         seeds = [grads[i] for i in self.graph]
         if is_grad_enabled():
             return self.recorded(ctx, seeds, True)
-        if are_transformed(seeds) or (self.has_code and not ctx.call.entry.signature.holds()):
+        changed = self.has_code and (
+            any(one is None for one in seeds) or not ctx.call.entry.signature.holds()
+        )
+        if changed or are_transformed(seeds):
             return self.recorded(ctx, seeds, False)
         fitting = [self.fitting(number, one) for number, one in enumerate(seeds)]
         found = self.program.run([*fitting, *ctx.saved_tensors])

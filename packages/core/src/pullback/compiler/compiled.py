@@ -41,7 +41,7 @@ from pullback.compiler.numbers import (
 from pullback.compiler.report import Explanation, dot_of
 from pullback.compiler.results import holds_tensor, rebuilder
 from pullback.compiler.sizes import Family, Sample, SizeLog, settle, without_sizes
-from pullback.func._tree import leaves, structure
+from pullback.func._tree import items, leaves, structure
 from pullback.nn import Module
 
 __all__ = ["compile"]
@@ -186,7 +186,7 @@ class Compiled(CompiledCallable):
             self._drop_outdated()
         try:
             guards, reads_options, names, found, known = guards_of(
-                self.function, leaves((args, kwargs)), MODES
+                self.function, list(_objects((args, kwargs))), MODES
             )
         except CannotWatch as error:
             self._refuse(f"a function that {error}")
@@ -468,6 +468,15 @@ class _Capture:
         """Return True for arguments, and leaves from outside: they are returned as they are."""
         given = any(one is each for each in self.inputs)
         return given or (one.is_leaf and recorder.is_known(one))
+
+
+def _objects(value: Any) -> Iterator[Any]:
+    """Yield what is in arguments, of which signatures know tuples, lists and dicts from inside."""
+    if type(value) in (list, dict) or isinstance(value, tuple):
+        for one in items(value):
+            yield from _objects(one)
+    else:
+        yield value
 
 
 def _modes() -> tuple[Any, ...]:

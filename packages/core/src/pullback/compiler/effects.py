@@ -19,6 +19,7 @@ from pullback._c.graph.tensor import Tensor
 from pullback._c.python.overridable import Overridable
 from pullback.compiler.numbers import NumberArgument
 from pullback.compiler.sizes import SizeArgument
+from pullback.func._tree import items
 from pullback.nn import Parameter
 from pullback.utils.hooks import BackwardHook
 
@@ -57,9 +58,9 @@ def may_have_effects(code: Any) -> bool:
 
 
 def _is_value(value: Any) -> bool:
-    """Return True for numbers, texts and tensors, and tuples of them."""
-    if isinstance(value, tuple):
-        return all(_is_value(one) for one in value)
+    """Return True for numbers, texts and tensors, and tuples and dicts of them."""
+    if isinstance(value, tuple) or type(value) is dict:
+        return all(_is_value(one) for one in items(value))
     return is_plain(value) or type(value) in _NUMBERS
 
 

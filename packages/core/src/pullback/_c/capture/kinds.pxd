@@ -18,6 +18,7 @@ cdef enum kind_of_value:
     VALUE_VARIABLE              # of a context
     VALUE_OF_THREAD
     VALUE_PROXY
+    VALUE_VIEW                  # of a dict
     VALUE_OPEN                  # an object whose attributes are the program's
     VALUE_LOADER
     VALUE_GENERATOR             # of random numbers, whose position a program moves

@@ -21,7 +21,10 @@ cdef set CLOSED = {*sys.stdlib_module_names, "numpy", "scipy", "pluggy", "pullba
 # Modules of this package whose code names the attributes of its objects, not the program's.
 cdef tuple STATEFUL = ("pullback.nn", "pullback.optim", "pullback.amp", "pullback.distributions")
 # Modules of the standard library whose objects hold what programs put into them.
-cdef set HOLDERS = {"collections", "weakref", "_weakrefset", "queue", "threading", "functools"}
+cdef set HOLDERS = {
+    *("collections", "weakref", "_weakrefset", "queue", "threading", "functools", "configparser"),
+    "multiprocessing.sharedctypes",
+}
 cdef set OPEN = {("types", "SimpleNamespace"), ("argparse", "Namespace")}  # for users' attributes
 
 # Where the bases of each nn.Module are.
@@ -67,6 +70,7 @@ KINDS = [
     (VALUE_VARIABLE, ContextVar),
     (VALUE_OF_THREAD, threading.local),
     (VALUE_PROXY, types.MappingProxyType),
+    (VALUE_VIEW, (type({}.keys()), type({}.values()), type({}.items()))),
 ]
 
 
@@ -80,7 +84,8 @@ cdef int kind_of_values(object kind, str module):
         return VALUE_ITERATOR
     if (module, name) in OPEN:
         return VALUE_OPEN
-    if (module, name) == ("array", "array") or "ndarray" in [one.__name__ for one in kind.__mro__]:
+    if (module, name) == ("array", "array") or any(
+            [one.__name__ == "ndarray" or one.__module__ == "_ctypes" for one in kind.__mro__]):
         return VALUE_ARRAY
     if is_library(kind) and module not in HOLDERS and not module.startswith("pullback"):
         return VALUE_CLOSED

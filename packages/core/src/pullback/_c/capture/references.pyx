@@ -20,10 +20,11 @@ from pullback._c.capture.guards cimport (
     GUARD_ABSENT, GUARD_CALL, GUARD_CELL, GUARD_CLASS, GUARD_DICT, GUARD_FUNCTION, GUARD_ITEMS,
     GUARD_LENGTH, GUARD_LIST, IGNORED, Guard, guard_of, parts_of, shown_key)
 from pullback._c.capture.kinds cimport (
-    Kind, VALUE_FUNCTION, VALUE_METHOD, VALUE_WRAPPER, VALUE_PROPERTY, VALUE_PARTIAL,
-    VALUE_TUPLE, VALUE_LIST, VALUE_DICT, VALUE_SET, VALUE_CLASS, VALUE_ITERATOR, VALUE_CACHE,
-    VALUE_ARRAY, VALUE_GETTER, VALUE_REFERENCE, VALUE_VARIABLE, VALUE_OF_THREAD, VALUE_PROXY,
-    VALUE_OPEN, VALUE_LOADER, VALUE_GENERATOR, VALUE_CLOSED, is_closed, is_library, kind_of)
+    Kind, VALUE_ARRAY, VALUE_CACHE, VALUE_CLASS, VALUE_CLOSED, VALUE_DICT, VALUE_FUNCTION,
+    VALUE_GENERATOR, VALUE_GETTER, VALUE_ITERATOR, VALUE_LIST, VALUE_LOADER, VALUE_METHOD,
+    VALUE_OF_THREAD, VALUE_OPEN, VALUE_PARTIAL, VALUE_PROPERTY, VALUE_PROXY, VALUE_REFERENCE,
+    VALUE_SET, VALUE_TUPLE, VALUE_VARIABLE, VALUE_VIEW, VALUE_WRAPPER, is_closed, is_library,
+    kind_of)
 from pullback._c.capture.spec cimport is_plain, own_attributes
 from pullback._c.graph.tensor cimport Tensor, is_tensor
 
@@ -247,6 +248,8 @@ cdef class Walk:
             if not all([is_plain(one) for one in value.__dict__.values()]):
                 raise CannotWatch(f"refers to objects of one thread, {where}")
             self.read(functools.partial(of_thread, value), where)
+        elif kind == VALUE_VIEW:
+            self.later(value.mapping, where)
         elif kind == VALUE_PROXY:
             self.pending += [(one, where) for one in gc.get_referents(value)]
         elif kind == VALUE_TUPLE:
@@ -268,6 +271,10 @@ cdef class Walk:
                     return 0
                 if type(value) is not type:
                     self.members_of(type(value))
+                for base in value.__mro__:      # an object may be made
+                    for name in () if is_library(base) else ("__init__", "__new__"):
+                        if name in vars(base):
+                            self.later(vars(base)[name], f"{where}.{name}")
             elif is_closed(value.__name__):
                 return 0
             self.objects.append((value, where))
@@ -287,10 +294,10 @@ cdef class Walk:
         """Watch the elements of a small array of another package."""
         if not isinstance(value, memoryview) and hasattr(value, "dtype") and value.dtype.hasobject:
             raise CannotWatch(f"refers to an array of objects, {where}")
-        nbytes = value.nbytes if hasattr(value, "nbytes") else value.itemsize * len(value)
+        nbytes = value.nbytes if hasattr(value, "nbytes") else len(bytes(value))
         if nbytes > LARGE_ARRAY:
             raise CannotWatch(f"refers to an array of {nbytes} bytes, {where}: pass it")
-        return self.read(value.tobytes, where)
+        return self.read(functools.partial(bytes, value), where)
 
     cdef int dict_items(self, object value, str where) except -1:
         if "params" in value:           # programs may read options in each run
