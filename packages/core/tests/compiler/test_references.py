@@ -107,6 +107,18 @@ def product():
     return leaf() * 1
 
 
+def retaining():
+    made = product()
+    made.retain_grad()
+    return made
+
+
+def hooked():
+    made = leaf()
+    made.register_hook(lambda grad: grad)
+    return made
+
+
 ASKED = {  # a function that asks, and what makes arguments that differ in it
     "is_leaf": (lambda x: x * (2 if x.is_leaf else 3), leaf, product),
     "grad_fn": (lambda x: x * (2 if x.grad_fn is None else 3), leaf, product),
@@ -117,9 +129,13 @@ ASKED = {  # a function that asks, and what makes arguments that differ in it
         lambda: leaf().split(1)[1],
     ),
     "_version": (lambda x: x * (2 + x._version), lambda: pb.ones(2), lambda: pb.ones(2).add_(0)),
+    "retains_grad": (lambda x: x * (2 + x.retains_grad), product, retaining),
+    "is_shared": (lambda x: x * (2 + x.is_shared()), leaf, lambda: pb.ones(2).share_memory_()),
+    "_backward_hooks": (lambda x: x * (2 if x._backward_hooks is None else 3), leaf, hooked),
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*a leaf with tensor hooks")
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", ASKED)
 def test_what_code_asks_of_arguments_is_part_of_a_call(name, dynamic):
@@ -636,3 +652,19 @@ def test_what_a_constructor_reads_is_watched():
     for value in (2.0, 3.0):
         set_scale(value)
         assert [compiled(pb.ones(1)).item() for _ in range(2)] == [value] * 2
+
+
+def test_cell_that_is_assigned_later_is_watched():
+    def make():
+        def scaled(x):
+            try:
+                return x * scale
+            except NameError:
+                return x * 2
+
+        compiled = pb.compile(scaled)
+        found = [compiled(pb.ones(1)).item() for _ in range(2)]
+        scale = 3.0
+        return found + [compiled(pb.ones(1)).item() for _ in range(2)]
+
+    assert make() == [2, 2, 3, 3]

@@ -84,6 +84,8 @@ cdef class Guard:
                 found = <PyObject *>PyList_GET_ITEM(self.holder, self.number)
         elif self.kind == GUARD_CELL:
             found = PyCell_GET(self.holder)
+            if self.expected is IGNORED:        # nothing was in it
+                return found == NULL
         elif self.kind == GUARD_CALL:
             value = self.holder()
             found = <PyObject *>value

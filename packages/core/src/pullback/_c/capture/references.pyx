@@ -347,6 +347,7 @@ cdef class Walk:
                 try:
                     value = cell.cell_contents
                 except ValueError:  # not assigned yet
+                    self.add(GUARD_CELL, cell, None, IGNORED, name)
                     continue
                 self.watch(GUARD_CELL, cell, None, value, name)
         spaces = function.__globals__

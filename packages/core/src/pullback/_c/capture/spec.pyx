@@ -35,6 +35,9 @@ cdef dict ASKED = {
     "grad_fn": lambda tensor: type(tensor.grad_fn),
     "output_nr": lambda tensor: tensor.output_nr,
     "_version": lambda tensor: tensor._version,
+    "retains_grad": lambda tensor: tensor.retains_grad,
+    "is_shared": lambda tensor: tensor.is_shared(),
+    "_backward_hooks": lambda tensor: tensor._backward_hooks is None,
     **dict.fromkeys(("_base", "_is_view"), lambda tensor: tensor._base is None),
     **dict.fromkeys(
         ("as_strided", "as_strided_", "as_strided_scatter", "set_", "storage_offset",
