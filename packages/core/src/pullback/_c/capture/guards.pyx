@@ -162,8 +162,7 @@ cdef inline PyObject *or_none(PyObject *value) noexcept:
 
 
 cdef bint same_item(object found, object expected) except -1:
-    return found is expected or expected is IGNORED or (
-        is_plain(expected) and same_value(found, expected))
+    return expected is IGNORED or same_key(found, expected)
 
 
 cdef bint same_key(object found, object expected) except -1:

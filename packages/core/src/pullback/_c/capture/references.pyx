@@ -112,6 +112,7 @@ cdef class Walk:
     cdef int does                       # what code does: COMPARES_OBJECTS and others
     cdef list keys                      # tensors that are keys, or items of a set
     cdef dict modes                     # of names of functions: the function that tells a mode
+    cdef dict absent                    # address of globals -> (them, where, names they lack)
     cdef dict kinds                     # of each class its Kind
     cdef dict members_seen              # of each class: the names at the last look; -1: closed
 
@@ -120,7 +121,7 @@ cdef class Walk:
         self.keys = []
         self.guards, self.kept, self.objects, self.tensors, self.pending = [], [], [], [], []
         self.seen, self.names, self.watched = set(), set(), set()
-        self.kinds, self.members_seen = {}, {}
+        self.kinds, self.members_seen, self.absent = {}, {}, {}
 
     cdef int later(self, object value, str where) except -1:
         """Look at a value later, unless it is a number or a text."""
@@ -178,11 +179,14 @@ cdef class Walk:
         return 0
 
     cdef int absences(self) except -1:
-        """Watch that classes and modules get none of the names that code uses and they lack."""
+        """Watch that globals, classes and modules get none of the names that they lack."""
         cdef list spaces = [(dict_of(base), base.__name__) for base, seen in (
             self.members_seen.items()) if seen != -1]
         spaces += [(own_of(value), where) for value, where in self.objects
                    if issubclass(type(value), types.ModuleType)]
+        for found, where, names in self.absent.values():
+            if names:
+                self.add(GUARD_ABSENT, found, None, tuple(names), f"new globals of {where}")
         for found, where in spaces:
             absent = tuple([name for name in self.names if name not in found])
             if absent:
@@ -370,16 +374,14 @@ cdef class Walk:
             raise CannotWatch(f"may ask for the state of random numbers, {where}")
         if not (names.isdisjoint(READS_OPTIONS) and texts.isdisjoint(OPTIONS)):
             self.reads_options = True
-        absent = []
+        absent = self.absent.setdefault(<size_t><void *>spaces, (spaces, where, set()))[2]
         for name in names:
             if name in spaces:
                 self.watch(GUARD_DICT, spaces, name, spaces[name], name)
                 continue
             if does & IMPORTS and name in sys.modules:
                 self.watch(GUARD_DICT, sys.modules, name, sys.modules[name], name)
-            absent.append(name)
-        if absent:
-            self.add(GUARD_ABSENT, spaces, None, tuple(absent), f"new globals of {where}")
+            absent.add(name)
         return 0
 
     cdef int instance(self, Kind kind, object value, str where) except -1:

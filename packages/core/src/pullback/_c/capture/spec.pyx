@@ -72,7 +72,8 @@ cdef bint same_value(object value, object expected):
     if type(value) is slice:
         return same_value((value.start, value.stop, value.step),
                           (expected.start, expected.stop, expected.step))
-    if type(value) is float or type(value) is complex or is_numpy_number(value):
+    if type(value) is float or type(value) is complex or (
+            not is_plain(value) and is_numpy_number(value)):
         return repr(value) == repr(expected)
     return value == expected
 
