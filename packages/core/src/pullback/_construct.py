@@ -30,7 +30,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     tensor([[1, 2],
             [3, 4]])
     """
-    if type(data) in _PLAIN_TYPES:
+    if type(data) in _PLAIN_TYPES or (isinstance(data, (int, float)) and not _is_array(data)):
         made = sequences.tensor_from_sequence(data, dtype, device)
     elif isinstance(data, Tensor):
         warnings.warn(

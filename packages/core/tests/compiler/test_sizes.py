@@ -250,7 +250,7 @@ def test_what_python_does_with_sizes_is_noted():
 
 def test_dependences_that_are_not_seen_end_the_search(monkeypatch):
     """As if the function were the package's own code: its sizes are plain ints."""
-    monkeypatch.setattr("pullback.compiler.sizes._is_own", lambda depth: True)
+    monkeypatch.setattr("pullback.compiler.sizes.is_own", lambda depth: True)
     monkeypatch.setattr("pullback.compiler.compiled._MISMATCHES", 1)
     table = [1.0] * 50
     table[21] = 2.0

@@ -10,6 +10,7 @@ from typing import Any
 
 from pullback._c.base.state import is_grad_enabled
 from pullback._c.capture.compiled import Entry, are_transformed, flat_memory
+from pullback._c.capture.edges import outer_edges
 from pullback._c.capture.recorder import Recorder
 from pullback._c.engine import engine
 from pullback._c.graph.tensor import Tensor
@@ -53,7 +54,7 @@ class Backward:
     ) -> Backward | None:
         """Capture the backward pass of results that require grad; None where it is refused."""
         made = cls(capture, results, graph)
-        edges = recorder.outer_edges([results[i] for i in made.graph], capture.inputs)
+        edges = outer_edges(recorder, [results[i] for i in made.graph], capture.inputs)
         if isinstance(edges, str):
             capture.refusal = edges
             return None
@@ -76,7 +77,7 @@ class Backward:
         made.layouts = [(one.shape, one.stride()) for one in seeds]
         made.kinds = [(one.dtype, one.device) for one in seeds]
         for one in outputs if len(outputs) > 1 else ():
-            reached = recorder.outer_edges([one], capture.inputs)[0]
+            reached = outer_edges(recorder, [one], capture.inputs)[0]
             made.reach.append(
                 {i for i, t in enumerate(made.targets) if any(_same_target(t, r) for r in reached)}
             )

@@ -30,8 +30,10 @@ from pullback._c.transforms.autocast import get_autocast_state
 from pullback._context import are_deterministic_algorithms_enabled, get_num_threads
 from pullback.autograd._dot import Dot
 from pullback.compiler.backward import Backward, has_graph
+from pullback.compiler.elements import Elements
 from pullback.compiler.modules import OptimizedModule
 from pullback.compiler.numbers import (
+    Number,
     NumberArgument,
     device_of_numbers,
     put_back,
@@ -52,6 +54,7 @@ _LIMIT = 16  # signatures after which a function that varies is named
 _MISMATCHES = 3  # calls that are not what lies between others, until none is taken for that
 _FAMILIES = 8  # kinds of calls of which programs for other sizes are looked for
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+_EXACT = {"dumps", "dump", "sleep", "timedelta"}  # what takes no number but a plain one
 _TRIES = 3  # captures of one function in a row that keep new memory
 
 # What tells modes of the process, by the names with which code asks for them.
@@ -203,14 +206,16 @@ class Compiled(CompiledCallable):
             return self.function(*args, **kwargs)
         sizes = SizeLog() if self.dynamic and not numbers and not asks_types else None
         capture = _Capture(self, Entry(signature), found, args, kwargs, numbers, sizes)
+        capture.takes_elements = not (asks_types or self._plain or names & _EXACT)
         try:
             value = capture.run()
             if sizes is not None:
                 settle(guards)
         except TypeError:  # perhaps what it calls takes plain numbers alone
-            if not (numbers or sizes) or capture.has_effects:
+            elements = capture.elements.numbers
+            if not (numbers or sizes or elements) or capture.has_effects:
                 raise
-            self._plain = self._plain or bool(numbers)
+            self._plain = self._plain or bool(numbers or elements)
             self.dynamic = self.dynamic and sizes is None
             return self.capture(args, kwargs)
         finally:
@@ -339,6 +344,8 @@ class _Capture:
                 with_numbers(args, "args", numbers, self.numbers),
                 with_numbers(kwargs, "kwargs", numbers, self.numbers),
             )
+        self.takes_elements = True  # that item() returns a number which is not read
+        self.elements = Elements()
         self.inputs = entry.signature.tensors
         self.refusal: str | None = None
         self.has_effects = False
@@ -350,6 +357,8 @@ class _Capture:
     def run(self) -> Any:
         """Run the function; fill the entry if its kernels can be replayed."""
         recorder = Recorder(self.inputs, self.owner.fullgraph, self.sizes)
+        if self.takes_elements:
+            recorder.take_elements(self.elements.take)
         if not recorder.begin():  # another thread records
             self.is_late = True
             return self.owner.function(*self.given[0], **self.given[1])
@@ -358,21 +367,28 @@ class _Capture:
             with self.sizes or contextlib.nullcontext():
                 value = self.owner.function(*self.given[0], **self.given[1])
             if self.numbers:
-                value = without_numbers(value)
+                value = without_numbers(value, self.numbers.values())
             if self.sizes is not None:
                 value = without_sizes(value)
+            self.elements.keep(value)
         finally:
             recorder.end()
             self.has_effects = recorder.has_effects()
         try:
             self.refusal = recorder.refusal
+            made = [value]
+            if self.elements.numbers:
+                value = None  # so that what was made is referred to once
+                self.refusal = self.refusal or self.elements.settle(made)
+                value = self.elements.plain(made[0])
             if self.refusal is None and _modes() != modes:
                 self.refusal = "a change of a mode that lasts, such as the grad mode"
             if self.refusal is None:
-                self.use(recorder, value)
+                self.use(recorder, made[0])
         finally:  # the backward pass may read numbers, too
             self.given = self.args, self.kwargs
-            put_back(self.numbers)
+            numbers: list[Number] = list(self.numbers.values())
+            put_back(numbers, dict.fromkeys(map(id, numbers), 1), self.numbers)
             read = {where for where, one in self.numbers.items() if one.close()}
         if read:
             self.entry.signature.fix(self.args, self.kwargs, read)
@@ -388,7 +404,9 @@ class _Capture:
 
     def use(self, recorder: Recorder, value: Any) -> None:
         """Make the program, and what sets results and gradients."""
-        results = leaves(value)
+        results = [None if isinstance(one, Number) else one for one in leaves(value)]
+        numbers = self.elements.returned(value, len(results))
+        results += numbers.tensors
         if recorder.has_new_hooks():
             self.refusal = "a hook on an argument, or retain_grad() of it"
         for one in results:
@@ -397,7 +415,7 @@ class _Capture:
             return
         self.structure = structure(value)
         try:
-            self.entry.rebuild = rebuilder(value, (self.args, self.kwargs), self.kept)
+            self.entry.rebuild = rebuilder(value, (self.args, self.kwargs), self.kept, numbers)
         except Exception as error:
             self.refusal = f"a result that cannot be copied for each call ({error})"
             return
@@ -522,8 +540,9 @@ def compile(
     only arithmetic with tensors, or comparisons with them, use them. Results and gradients are
     those of the function itself, bit for bit.
 
-    What cannot be replayed, such as ``item()``, runs eagerly, with one warning; with ``fullgraph``
-    it raises. ``disable`` returns the function as it is. Without a model it is a decorator.
+    What cannot be replayed, such as ``if`` on a tensor, runs eagerly, with one warning; with
+    ``fullgraph`` it raises. ``disable`` returns the function as it is. Without a model it is a
+    decorator.
     ``mode``, ``backend``, ``name``, ``isolate_recompiles`` and ``shapes_spec`` change nothing.
 
     With ``dynamic``, calls that differ in one size (a batch, a length) share what is recorded:

@@ -17,7 +17,7 @@ from pullback._c.capture.spec import is_plain
 from pullback._c.graph.op import Op
 from pullback._c.graph.tensor import Tensor
 from pullback._c.python.overridable import Overridable
-from pullback.compiler.numbers import NumberArgument
+from pullback.compiler.numbers import Count, NumberArgument
 from pullback.compiler.sizes import SizeArgument
 from pullback.func._tree import items
 from pullback.nn import Parameter
@@ -30,7 +30,7 @@ _STORES = {  # instructions that change what is outside of a function
     *("DELETE_ATTR", "DELETE_SUBSCR", "DELETE_GLOBAL", "DELETE_NAME"),
     *("IMPORT_NAME", "YIELD_VALUE", "YIELD_FROM", "SEND", "SETUP_ANNOTATIONS"),
 }
-_NUMBERS = (Tensor, Parameter, NumberArgument, SizeArgument)
+_NUMBERS = (Tensor, Parameter, NumberArgument, Count, SizeArgument)
 _HARMLESS: tuple[Any, ...] = (
     *(abs, all, any, bool, complex, dict, enumerate, float, hasattr, int, isinstance, len, list),
     *(max, min, range, reversed, round, slice, sorted, str, sum, tuple, type, zip),

@@ -1,67 +1,141 @@
-"""Floats that are arguments of a compiled function while it is captured.
+"""Numbers that vary from call to call while a function is captured: arguments, and elements.
 
-Operators of tensors take such a number as a 0-d tensor, so that a program takes another one in each
-run. Everything else reads its value, on which the program then depends.
+Operators of tensors take a float as a 0-d tensor, so that a program takes another one in each run,
+and what ``item()`` returns may be returned. Everything else reads its value. On that of an argument
+the program then depends; with that of an element there is no program.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection
+from types import CellType
 from typing import Any
 
+import numpy
+
+import pullback
 from pullback._c.capture.compiled import is_on_host
 from pullback._c.dispatch.operands import set_number_class
 from pullback._c.graph.tensor import Tensor
+from pullback.compiler.sizes import FUNCTIONS, SizeArgument, plain
 from pullback.func._tree import leaves, tree_map
 
-__all__ = ["NumberArgument", "device_of_numbers", "put_back", "with_numbers", "without_numbers"]
+__all__ = [
+    "Count",
+    "Number",
+    "NumberArgument",
+    "device_of_numbers",
+    "put_back",
+    "with_numbers",
+    "without_numbers",
+]
 
 _UNKEPT = 3  # references to a number argument that nothing keeps, when it is put back
 
 
-class NumberArgument:
-    """A float that notes whether its value is read."""
+class Number:
+    """A Python number that notes whether its value is read.
 
-    __slots__ = ("is_read", "tensor", "value")
+    ``tensor`` has the value and no dims. A number that ``item()`` returned has an ``origin``, which
+    is told when the value is first read; one that is computed of such has an ``operation`` and
+    operands in place of the tensor.
+    """
+
+    __slots__ = ("is_read", "operands", "operation", "origin", "tensor", "value")
 
     shape = ()  # as a NumPy number, which operations take for a Python number
 
-    def __init__(self, value: float, tensor: Tensor):
+    def __init__(self, value: Any, tensor: Tensor | None, origin: Any = None):
         self.value = value
-        self.tensor: Tensor | None = tensor
+        self.tensor = tensor
+        self.origin = origin
+        self.operation: Callable[..., Any] | None = None
+        self.operands: tuple[Any, ...] = ()
         self.is_read = False
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        return float
+        return type(self.value)
 
-    def item(self) -> float:
+    def item(self) -> Any:
         """Return the value."""
         self.is_read = True
+        if self.origin is not None:
+            origin, self.origin = self.origin, None
+            origin.refuse()
         return self.value
 
     def close(self) -> bool:
         """Be a number like another from now on; return whether it was read."""
-        self.tensor = None
+        self.tensor = self.origin = None
         return self.is_read
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.item(), name)
 
     def __reduce__(self) -> Any:
-        return float, (self.item(),)
+        value = self.item()
+        return type(value), (value,)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return numpy.asarray(self.item(), *args)
 
 
-def _method_of_float(name: str) -> Callable[..., Any]:
-    method = getattr(float, name)
+class NumberArgument(Number):
+    """A float, which operators of tensors take as a tensor."""
 
-    def read(self: NumberArgument, *args: Any) -> Any:
+    __slots__ = ()
+
+
+class Count(Number):
+    """An int or a bool."""
+
+    __slots__ = ()
+
+
+# Operations that raise nothing for other numbers; of two operands, the second is no element.
+_COMPUTED: dict[str, Callable[..., Any]] = {
+    **{f"__{name}__": FUNCTIONS[f"__{name}__"] for name in "add sub mul neg pos abs".split()},
+    **{f"__{name}__": FUNCTIONS[f"__{name}__"] for name in "truediv floordiv mod".split()},
+    "__round__": round,
+    "__radd__": lambda one, other: other + one,
+    "__rsub__": lambda one, other: other - one,
+    "__rmul__": lambda one, other: other * one,
+}
+_DIVISIONS = {"__truediv__", "__floordiv__", "__mod__"}
+
+
+def _is_computed(name: str, number: Number, args: tuple[Any, ...]) -> bool:
+    """Return True if a result is a number that can be computed anew in each run."""
+    if number.origin is None or name not in _COMPUTED:
+        return False
+    if not args:
+        return name != "__round__"
+    other = args[0]
+    if isinstance(other, Number):
+        return other.origin is not None and name not in _DIVISIONS
+    if name == "__round__":
+        return type(other) is int and other >= 0
+    if type(other) is SizeArgument:
+        return name not in _DIVISIONS or other.value != 0
+    return type(other) in (int, float, bool) and bool(other or name not in _DIVISIONS)
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def read(self: Number, *args: Any) -> Any:
         if any(isinstance(one, Tensor) for one in args):
             return NotImplemented
+        if _is_computed(name, self, args):
+            for one in args:
+                if type(one) is SizeArgument:  # a run for another size has this one as well
+                    one.size_log.note(name, (one.value,), None)
+            return self.origin.computed(_COMPUTED[name], (self, *map(plain, args)))
+        method = getattr(type(self.value), name)
         return method(
-            self.item(), *[one.item() if type(one) is NumberArgument else one for one in args]
+            self.item(), *[one.item() if isinstance(one, Number) else one for one in args]
         )
 
     read.__name__ = name
@@ -69,21 +143,20 @@ def _method_of_float(name: str) -> Callable[..., Any]:
 
 
 _SKIPPED = {"__new__", "__getattribute__", "__getformat__", "__getnewargs__", "__class_getitem__"}
-for _name in vars(float).keys() - {*vars(NumberArgument), *_SKIPPED}:
-    if _name.startswith("__") and callable(getattr(float, _name)):
-        setattr(NumberArgument, _name, _method_of_float(_name))
+for _kind, _like in ((NumberArgument, float), (Count, int)):
+    for _name in vars(_like).keys() - {*vars(Number), *_SKIPPED}:
+        if _name.startswith("__") and callable(getattr(_like, _name)):
+            setattr(_kind, _name, _method(_name))
 
 
 def _operand(number: NumberArgument, other: Any, as_tensor: bool) -> Tensor | float:
     """Return what an op takes for a number beside another operand."""
-    if (
-        number.tensor is not None
-        and as_tensor
-        and type(other) is Tensor
-        and other.device == number.tensor.device
-    ):
-        return number.tensor
-    return number.item()
+    tensor = number.tensor
+    if tensor is None or not as_tensor or type(other) is not Tensor or not is_on_host(tensor):
+        return number.item()
+    if other.device != tensor.device:
+        return number.item()
+    return tensor if tensor.dtype is pullback.float64 else tensor.double()
 
 
 set_number_class(NumberArgument, _operand)
@@ -112,27 +185,36 @@ def with_numbers(value: Any, where: str, numbers: dict[str, Tensor], made: dict[
     return value
 
 
-def without_numbers(value: Any) -> Any:
-    """Return a function's result with floats for number arguments."""
-    if any(type(one) is NumberArgument for one in leaves(value)):
-        return tree_map(lambda one: one.item() if type(one) is NumberArgument else one, value)
+def without_numbers(value: Any, numbers: Collection[Number]) -> Any:
+    """Return a function's result with plain ones for some numbers."""
+    some = {id(one) for one in numbers}
+    if any(id(one) in some for one in leaves(value)):
+        return tree_map(lambda one: one.item() if id(one) in some else one, value)
     return value
 
 
-def put_back(numbers: dict[str, NumberArgument]) -> None:
-    """Replace number arguments that a function has kept in dicts and lists, such as options.
+def put_back(numbers: list[Number], expected: dict[int, int], own: Any = None) -> list[Number]:
+    """Replace numbers that a function has kept, such as in options; return these numbers.
 
-    Then it has read them: a program would not keep the next one.
+    They are read: a program would not keep the next ones. ``expected`` has how many references to
+    each there are besides those; ``own`` is a container of them that stays as it is.
     """
-    kept = [one for one in numbers.values() if sys.getrefcount(one) > _UNKEPT]
-    own = {id(numbers), id(kept)}
+    kept = [one for one in numbers if sys.getrefcount(one) > _UNKEPT + expected.get(id(one), 0)]
+    for one in kept:
+        one.item()
     for holder in gc.get_referrers(*kept) if kept else ():
-        if id(holder) in own:
+        if holder is kept or holder is numbers or holder is own:
             continue
-        if isinstance(holder, dict):
-            for key in [key for key, one in holder.items() if type(one) is NumberArgument]:
-                holder[key] = holder[key].item()
-        elif isinstance(holder, list):
-            for i, one in enumerate(holder):
-                if type(one) is NumberArgument:
-                    holder[i] = one.item()
+        if isinstance(holder, CellType):
+            holder.cell_contents = holder.cell_contents.item()
+        elif isinstance(holder, (dict, list, deque)):
+            _replace_items(holder)
+        elif isinstance(getattr(holder, "__dict__", None), dict):
+            _replace_items(holder.__dict__)
+    return kept
+
+
+def _replace_items(holder: Any) -> None:
+    for key, one in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
+        if isinstance(one, Number):
+            holder[key] = one.item()

@@ -12,6 +12,8 @@ from typing import Any
 
 from pullback._c.capture.spec import is_plain
 from pullback._c.graph.tensor import Tensor
+from pullback.compiler.elements import Returned
+from pullback.compiler.numbers import Number
 from pullback.func._tree import is_node, items, leaves, with_items
 
 __all__ = ["holds_tensor", "rebuilder"]
@@ -46,6 +48,13 @@ class _Given:
         return self.value if self.path is None else reduce(getitem, self.path, (args, kwargs))
 
 
+class _Number:
+    """A number of the program."""
+
+    def __init__(self, place: int):
+        self.place = place
+
+
 class _Copied:
     """An object that a function makes, such as a set or an array: each call has its own."""
 
@@ -77,10 +86,13 @@ def _made(tree: Any, function: Callable[[Any], Any], memo: dict[int, Any]) -> An
     return memo[id(tree)]
 
 
-def rebuilder(value: Any, given: Any, found: list[Any]) -> Callable[..., Any] | None:
+def rebuilder(
+    value: Any, given: Any, found: list[Any], returned: Returned
+) -> Callable[..., Any] | None:
     """Return what makes a function's value from its leaves and arguments; None if it is one leaf.
 
-    ``given`` are the arguments, ``found`` the objects that were there before.
+    ``given`` are the arguments, ``found`` the objects that were there before, ``returned`` has the
+    numbers.
 
     Raises: Exception of any class for objects that cannot be copied.
     """
@@ -90,12 +102,14 @@ def rebuilder(value: Any, given: Any, found: list[Any]) -> Callable[..., Any] | 
 
     def copied(leaf: Any) -> bool:
         """Return True for an object that the function makes, which may be changed later."""
-        return not (isinstance(leaf, Tensor) or is_plain(leaf) or id(leaf) in outside)
+        return not (isinstance(leaf, (Tensor, Number)) or is_plain(leaf) or id(leaf) in outside)
 
     numbers = {id(one): k for k, one in reversed([*enumerate(results)])}
     there = [*found, *(one for one in leaves(given) if not isinstance(one, Tensor))]
     outside = {id(one): one for one in there}
-    flat = type(value) is tuple and not any(is_node(one) or copied(one) for one in value)
+    flat = type(value) is tuple and not any(
+        is_node(one) or isinstance(one, Number) or copied(one) for one in value
+    )
     if flat and len(numbers) == len(value):
         count = len(value)
         return lambda found, args, kwargs: tuple(found[:count])
@@ -107,7 +121,7 @@ def rebuilder(value: Any, given: Any, found: list[Any]) -> Callable[..., Any] | 
         if not is_node(tree) and copied(tree):
             return _Copied(copy.deepcopy(tree, memo))
         if not is_node(tree):
-            return numbers[id(tree)]
+            return _Number(returned.place(tree)) if isinstance(tree, Number) else numbers[id(tree)]
         if id(tree) not in made and (id(tree) in paths or id(tree) in outside):
             made[id(tree)] = _Given(tree, paths.get(id(tree)))
         elif id(tree) not in made:
@@ -122,10 +136,13 @@ def rebuilder(value: Any, given: Any, found: list[Any]) -> Callable[..., Any] | 
 
     def rebuilt(found: list[Any], args: Any, kwargs: Any) -> Any:
         memo = dict(outside)
+        values = returned.values(found)
 
         def one(leaf: Any) -> Any:
             if type(leaf) is int:
                 return found[leaf]
+            if isinstance(leaf, _Number):
+                return values[leaf.place]
             return leaf.of(memo) if isinstance(leaf, _Copied) else leaf.of(args, kwargs)
 
         return _made(tree, one, {})

@@ -36,7 +36,16 @@ from pullback._c.graph.tensor import Tensor
 from pullback.func._tree import leaves, tree_map
 from pullback.ops import ops
 
-__all__ = ["Family", "Sample", "SizeArgument", "SizeLog", "settle", "without_sizes"]
+__all__ = [
+    "FUNCTIONS",
+    "Family",
+    "Sample",
+    "SizeArgument",
+    "SizeLog",
+    "is_own",
+    "settle",
+    "without_sizes",
+]
 
 _TRIES = 3  # recorded calls none of which is like another, until no more are compared
 
@@ -63,7 +72,7 @@ class SizeLog:
 
     def sized(self, size: Any) -> Any:
         """Return a size, or a tuple of sizes, whose uses are noted if they are the function's."""
-        if _is_own(2):
+        if is_own(2):
             return size
         if isinstance(size, tuple):
             return tuple([SizeArgument(one, self) for one in size])
@@ -71,7 +80,7 @@ class SizeLog:
 
     def fixed(self, size: int) -> int:
         """Note that a size is used in an unknown way; return it as an int."""
-        if not _is_own(2):
+        if not is_own(2):
             self.note("__len__", (size,), None)
         return size
 
@@ -93,10 +102,10 @@ class SizeLog:
             swap_tracer(self._outer)
         if not self.is_open or self._is_inside or threading.get_ident() != self._thread:
             return NotImplemented
-        pieces = op in _IN_PIECES and not _is_own(2)
+        pieces = op in _IN_PIECES and not is_own(2)
         if not pieces and not any(_has_size(one) for one in (*args, *kwargs.values())):
             return NotImplemented
-        if op in _BY_VALUE and not _is_own(2):
+        if op in _BY_VALUE and not is_own(2):
             for one in (*args, *kwargs.values()):
                 if type(one) is SizeArgument:
                     self.note(op.__name__, (one.value,), None)
@@ -116,7 +125,7 @@ _BY_VALUE = {ops.roll, ops.rot90, ops.pow, ops.float_power, ops.linalg_matrix_po
 _IN_PIECES = {ops.split, ops.chunk, ops.tensor_split, ops.unbind}
 
 
-def _is_own(depth: int) -> bool:
+def is_own(depth: int) -> bool:
     """Return True if the code that many calls further out is that of this package."""
     name = sys._getframe(depth).f_globals.get("__name__", "")
     return isinstance(name, str) and name.partition(".")[0] in _PACKAGES
@@ -192,7 +201,7 @@ class SizeArgument:
 
     def read(self, name: str) -> int:
         """Return the value for a use of which nothing is known."""
-        if not _is_own(3):
+        if not is_own(3):
             self.size_log.note(name, (self.value,), None)
         return self.value
 
@@ -222,7 +231,7 @@ def _with_int(name: str, function: Callable[..., Any], reflected: bool) -> Calla
         if type(found) not in (int, bool):  # of a division, or a power
             self.read(name)
             return found
-        if name not in _LINEAR and not _is_own(2):
+        if name not in _LINEAR and not is_own(2):
             self.size_log.note(name, (other, value) if reflected else (value, other), found)
         return SizeArgument(found, self.size_log) if type(found) is int else found
 
@@ -234,7 +243,7 @@ def _alone(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     def compute(self: SizeArgument) -> Any:
         found = function(self.value)
-        if name not in _LINEAR and not _is_own(2):
+        if name not in _LINEAR and not is_own(2):
             self.size_log.note(name, (self.value,), found)
         return (
             SizeArgument(found, self.size_log)
@@ -255,21 +264,21 @@ def _unknown(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _LINEAR = {f"__{_name}__" for _name in "add sub mul neg pos".split()}
-_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+FUNCTIONS: dict[str, Callable[..., Any]] = {}  # what methods of numbers compute
 _UNKNOWN = "float int index trunc round floor ceil hash str repr format"
 
 for _name in "add sub mul truediv floordiv mod and or xor lshift rshift pow divmod".split():
     _full = f"__{_name}__"
-    _function = _FUNCTIONS[_full] = getattr(builtins, _name, None) or getattr(operator, _full)
+    _function = FUNCTIONS[_full] = getattr(builtins, _name, None) or getattr(operator, _full)
     setattr(SizeArgument, _full, _with_int(_full, _function, False))
     setattr(SizeArgument, f"__r{_name}__", _with_int(_full, _function, True))
 for _name in "eq ne lt le gt ge".split():
     _full = f"__{_name}__"
-    _function = _FUNCTIONS[_full] = getattr(operator, _full)
+    _function = FUNCTIONS[_full] = getattr(operator, _full)
     setattr(SizeArgument, _full, _with_int(_full, _function, False))
 for _name in "neg pos abs invert bool".split():
     _full = f"__{_name}__"
-    _function = _FUNCTIONS[_full] = getattr(builtins, _name, None) or getattr(operator, _full)
+    _function = FUNCTIONS[_full] = getattr(builtins, _name, None) or getattr(operator, _full)
     setattr(SizeArgument, _full, _alone(_full, _function))
 for _name in _UNKNOWN.split():
     _full = f"__{_name}__"
@@ -349,7 +358,7 @@ class Pair:
             if any(one is None for one in operands):
                 return False
             expected = outcome if type(outcome) is bool else line.value(outcome, other)
-            if _FUNCTIONS[name](*operands) != expected:
+            if FUNCTIONS[name](*operands) != expected:
                 return False
         return True
 

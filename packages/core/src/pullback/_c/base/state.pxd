@@ -76,6 +76,8 @@ ctypedef struct pb_capture:
     bint (*decided)(void *self, PyObject *condition, PyObject *error) except -1
     # An optimizer updates so many parameters of a group from here on.
     int (*stepped)(void *self, PyObject *group, Py_ssize_t count) except -1
+    # Python code asks for the only element of a tensor, `value`: returns what it gets.
+    object (*element)(void *self, object tensor, object value)
     # Python code asks for a size, or a tuple of them, or gives a key: returns what is used in its
     # stead. NULL: sizes are of no interest.
     object (*sized)(void *self, object size, capture_size what)

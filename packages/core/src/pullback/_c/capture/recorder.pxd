@@ -24,6 +24,7 @@ cdef class Recorder:
     cdef dict before                    # the same -> its version when it was first used
     cdef list begins                    # of the arguments: bytes from their memory's begin
     cdef object sizes                   # notes what Python code does with sizes; or None
+    cdef object element                 # what item() returns; or None
     cdef readonly Recording recording   # while it does: what the program is made of
     cdef list inputs
     cdef int64_t sequence               # of the first node that is made
@@ -32,6 +33,7 @@ cdef class Recorder:
 
     cdef Buffer add(self, pb_storage *storage, int kind)
     cdef int refuse_now(self, str why) except -1
+    cdef int refuse(self, str why) except -1
     cdef int snapshot(self, Buffer buffer, pb_storage *storage) except -1
     cdef int use(self, pb_storage *storage) except -1
     cdef int launch(self, int type_id, pb_call *call, int key, int64_t work) except -1

@@ -21,9 +21,8 @@ from pullback._c.base.random_position cimport record_draws
 from pullback._c.base.state cimport (
     HISTORY_CHANGED, SIZE_AS_INT, SIZE_ASKED, capture_change, capture_size, globals_, pb_globals,
     thread_state)
-from pullback._c.base.types cimport (
-    NODE_ACCUMULATE, NODE_FREED, node_edges, pb_edge, pb_node, pb_storage)
-from pullback._c.capture.code_names cimport code_of_node, count_hooks
+from pullback._c.base.types cimport pb_storage
+from pullback._c.capture.code_names cimport count_hooks
 from pullback._c.capture.spec cimport has_own_memory
 from pullback._c.capture.recording cimport Recording
 from pullback._c.program.launches cimport (
@@ -35,11 +34,12 @@ from pullback._c.program.simplify cimport decides_late
 from pullback._c.device.storage cimport (
     storage_new, storage_original, storage_release, storage_retain)
 from pullback._c.graph.tensor cimport (
-    Tensor, is_tensor, tensor_data, tensor_requires_grad, tensor_wrap)
+    TENSOR_IS_WRAPPED, TENSOR_OVERRIDES, Tensor, is_tensor, tensor_data, tensor_requires_grad,
+    tensor_wrap)
 
 from pullback.ops.table.primitives import PRIMITIVES
 
-__all__ = ["Recorder", "is_capturing", "refuse_now"]
+__all__ = ["Recorder", "is_capturing", "place_of_call", "refuse_element", "refuse_now"]
 
 cdef pb_globals *process = globals_()
 cdef set fused_steps = {
@@ -92,6 +92,10 @@ cdef class Recorder:
                 self.known[key] = prior
                 self.before[key] = tensor.storage.version
 
+    def take_elements(self, element):
+        """Let ``element(tensor, value)`` return what ``item()`` gives; None: the value."""
+        self.element = element
+
     def begin(self):
         """Record this thread's kernels from now on; False while a thread records."""
         if process.capture != NULL:
@@ -108,6 +112,7 @@ cdef class Recorder:
         self.hooks.refuse = refuse
         self.hooks.decided = decided
         self.hooks.stepped = stepped
+        self.hooks.element = element
         if self.sizes is not None:
             self.hooks.sized = sized
         self.sequence = self.hooks.state.sequence
@@ -151,8 +156,11 @@ cdef class Recorder:
 
     cdef int refuse_now(self, str why) except -1:
         """Note why nothing can be replayed; raises if the caller asked for a whole graph."""
+        return self.refuse(why + place_of_call() if self.refusal is None else why)
+
+    cdef int refuse(self, str why) except -1:
         if self.refusal is None:
-            self.refusal = why + place_of_call()
+            self.refusal = why
         if self.strict:
             raise RuntimeError(f"compile(): cannot capture {self.refusal}")
         return 0
@@ -281,61 +289,6 @@ cdef class Recorder:
         """Return True if a tensor has memory that was there before."""
         cdef Buffer buffer = <Buffer>self.live.get(place_of(tensor.storage))
         return buffer is None or buffer.kind == BUFFER_INPUT or buffer.kind == BUFFER_OUTER
-
-    def outer_edges(self, list outputs not None, tuple inputs not None):
-        """Return where the graph of some tensors leaves what was recorded, or why it must not.
-
-        That is a list of leaves, and of numbers of arguments; whether some node has been freed; and
-        the code of the program that runs in a backward pass: hooks and classes of functions.
-        """
-        cdef list pending = [], targets = [], code = []
-        cdef set seen = set(), found = set()
-        cdef Tensor tensor
-        cdef pb_node *node
-        cdef pb_edge *edge
-        cdef uint32_t i
-        cdef bint freed = False
-        cdef dict numbers = {}
-        for number, tensor in enumerate(inputs):
-            numbers[<size_t>tensor.node if tensor.node != NULL else <size_t><PyObject *>tensor,
-                    tensor.output_nr] = number
-        for tensor in outputs:
-            if tensor.node == NULL:
-                return "a result that is a leaf"
-            pending.append((<size_t>tensor.node, tensor.output_nr))
-        while pending:
-            address, nr = pending.pop()
-            node = <pb_node *><size_t>address
-            if (address, nr) in numbers:
-                if (address, nr) not in found:
-                    found.add((address, nr))
-                    targets.append(numbers[address, nr])
-                continue
-            if node.kind == NODE_ACCUMULATE:
-                if address in found or node.op == NULL:
-                    continue
-                found.add(address)
-                tensor = <Tensor>node.op
-                if not self.is_known(tensor):
-                    continue                    # a leaf that the function made
-                if tensor.extra != NULL and tensor.extra.hooks != NULL:
-                    return "a leaf with tensor hooks"
-                targets.append(numbers.get((<size_t><PyObject *>tensor, tensor.output_nr), tensor))
-                continue
-            if <int64_t>node.sequence < self.sequence:
-                return "a gradient that flows into the history of a tensor from outside"
-            if address in seen:
-                continue
-            seen.add(address)
-            freed = freed or node.flags & NODE_FREED != 0
-            code += code_of_node(node)
-            if node.extra != NULL and node.extra.retain != NULL:
-                return "retain_grad() of a tensor that the function makes"
-            for i in range(node.nedges):
-                edge = &node_edges(node)[i]
-                if edge.node != NULL:
-                    pending.append((<size_t>edge.node, edge.nr))
-        return targets, freed, code
 
     def outer_sources(self, Recorder before not None):
         """Make outer memory further arguments; return where each comes from, and new results.
@@ -485,6 +438,12 @@ def refuse_now(str why not None):
         (<Recorder>process.capture.self).refuse_now(why)
 
 
+def refuse_element(str line not None):
+    """Note that this thread asks for the value of an element that it got in some line."""
+    if is_capturing():
+        (<Recorder>process.capture.self).refuse("item()" + line)
+
+
 def place_of_call():
     """Return the innermost line outside of this package, as the end of a message; or nothing."""
     frame = user_frame()
@@ -535,15 +494,16 @@ cdef int launched(void *self, int type_id, pb_call *call, int key, int64_t work)
     return 0
 
 
+cdef bint is_host_written(Recorder recorder, pb_storage *storage) except -1:
+    """True if only the host has written to memory: it is the same in each run."""
+    cdef Buffer buffer = <Buffer>recorder.live.get(place_of(storage))
+    return storage.data == NULL or buffer is not None and not buffer.written and (
+        buffer.kind == BUFFER_TEMPORARY or buffer.kind == BUFFER_CONSTANT)
+
+
 cdef int read(void *self, pb_storage *storage, const char *what) except -1:
-    """The host may read what only the host has written."""
-    cdef Buffer buffer
     cdef Recorder recorder = <Recorder>self
-    buffer = <Buffer>recorder.live.get(place_of(storage))
-    if storage.data == NULL or buffer is not None and not buffer.written and (
-            buffer.kind == BUFFER_TEMPORARY or buffer.kind == BUFFER_CONSTANT):
-        return 0
-    return recorder.refuse_now(what.decode())
+    return 0 if is_host_written(recorder, storage) else recorder.refuse_now(what.decode())
 
 
 cdef void written(void *self, pb_storage *storage) noexcept:
@@ -587,6 +547,19 @@ cdef int stepped(void *self, PyObject *group, Py_ssize_t count) except -1:
     if count:
         (<Recorder>self).steps.append([<object>group, count, 0])
     return 0
+
+
+cdef object element(void *self, object tensor, object value):
+    cdef Recorder recorder = <Recorder>self
+    if is_host_written(recorder, (<Tensor>tensor).storage):
+        return value
+    if recorder.element is not None and recorder.refusal is None and not (
+            (<Tensor>tensor).flags & (TENSOR_OVERRIDES | TENSOR_IS_WRAPPED)):
+        found = recorder.element(tensor, value)
+        if found is not None:
+            return found
+    recorder.refuse_now("item()")
+    return value
 
 
 cdef object sized(void *self, object size, capture_size what):

@@ -24,7 +24,7 @@ from pullback._c.graph.tensor cimport (
 from pullback._c.base.state cimport captured_read, captured_write
 from pullback._c.base.types cimport layout_shape, layout_strides
 
-from pullback._c.ops.create import item as tensor_item, to_device
+from pullback._c.ops.create import element_of, to_device
 from pullback._c.interop.arrays import dtype_of_array
 
 
@@ -126,7 +126,8 @@ cdef int read_other(Reading reading, object item, int depth) except -1:
     if is_tensor(item):
         if (<Tensor>item).layout.numel != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
-        return read_number(reading, tensor_item(item), (<Tensor>item).dtype, depth)
+        number = element_of(item, b"tensor() of a tensor")
+        return read_number(reading, number, (<Tensor>item).dtype, depth)
     if hasattr(item, "dtype") and hasattr(item, "tolist"):
         found = dtype_of_array(item)
         return read_array(reading, item.tolist(), found.code, depth)

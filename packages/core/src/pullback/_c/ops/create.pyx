@@ -309,11 +309,8 @@ cdef int later(pb_device_type *kind, Tensor host, bint non_blocking) noexcept:
     return 0
 
 
-def item(Tensor self not None):
-    """Return the only element as a Python number.
-
-    Raises: RuntimeError when there is not exactly one element.
-    """
+cdef object only_element(Tensor self):
+    """Return the only element as a Python number; raises RuntimeError where there is not one."""
     cdef char value[16]
     cdef pb_device_type *found = device_type(self.storage.device_type)
     cdef char message[PB_MESSAGE_SIZE]
@@ -325,7 +322,6 @@ def item(Tensor self not None):
     if self.layout.numel != 1:
         raise RuntimeError(f"a Tensor with {self.layout.numel} elements cannot be converted to "
                            f"Scalar")
-    captured_read(self.storage, b"item()")
     if found.host:
         return scalar_of(self, tensor_data(self))
     if self.storage.device_type == DEVICE_META:
@@ -339,6 +335,23 @@ def item(Tensor self not None):
     return scalar_of(self, value)
 
 
+def item(Tensor self not None):
+    """Return the only element as a Python number.
+
+    Raises: RuntimeError when there is not exactly one element.
+    """
+    value = only_element(self)
+    if capturing():
+        return globals_().capture.element(globals_().capture.self, self, value)
+    return value
+
+
+def element_of(Tensor self not None, const char *what):
+    """Return the only element for `what`: no capture knows what is done with it."""
+    captured_read(self.storage, what)
+    return only_element(self)
+
+
 def decide(Tensor condition not None, error=None):
     """Return the truth of a one-element tensor, on which depends what is computed next.
 
@@ -349,7 +362,7 @@ def decide(Tensor condition not None, error=None):
     if capturing():
         return globals_().capture.decided(globals_().capture.self, <PyObject *>condition,
                                           <PyObject *>error)
-    return bool(item(condition))
+    return bool(only_element(condition))
 
 
 # ---- factories: common calls; the entries have Python functions for others -----------------------

@@ -23,7 +23,7 @@ from pullback._c.graph.tensor cimport (
     Tensor, is_tensor, same_device, tensor_new, tensor_over, tensor_wrap)
 from pullback._c.base.types cimport LAYOUT_CONTIGUOUS, layout_shape, layout_strides
 from pullback._c.ops.views cimport dim_of, fetch
-from pullback._c.ops.create import item as value_of
+from pullback._c.ops.create import element_of
 
 cdef int GATHER = primitive_id("gather")
 cdef int SORT = primitive_id("sort")
@@ -267,7 +267,8 @@ cdef object forward_nonzero(Op op, PyObject **args, PyObject *target):
     global SUM, NE
     if SUM is None:                     # ops do not exist yet when this module is imported
         SUM, NE = op_named("sum"), op_named("ne")
-    shape[0] = value_of(op_call1(SUM, op_call2(NE, self, no if self.dtype == PB_BOOL else zero)))
+    shape[0] = element_of(op_call1(SUM, op_call2(NE, self, no if self.dtype == PB_BOOL else zero)),
+                          b"nonzero(), whose result depends on values")
     shape[1] = self.layout.ndim
     out = new_like(self, 2, shape, PB_I64)
     operands[0] = <PyObject *>out

@@ -5,7 +5,7 @@ from cpython.object cimport (
 
 from pullback._c.dispatch.call cimport op_apply, op_apply_inplace
 from pullback._c.dispatch.operands cimport is_number_argument, operand_of_number
-from pullback._c.ops.create import item
+from pullback._c.ops.create import element_of
 from pullback._c.base.dtype cimport (
     CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_INTEGRAL, dtype_category, dtype_of_scalar)
 from pullback._c.base.state cimport globals_, pb_globals, thread_state
@@ -331,14 +331,14 @@ cdef int slot_bool(object a) except -1:
         raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
     if (<Tensor>a).layout.numel != 1:
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-    return 1 if item(a) else 0
+    return 1 if element_of(a, b"bool(tensor)") else 0
 
 
-cdef object number_of(object a):
+cdef object number_of(object a, const char *what):
     cdef Tensor tensor = <Tensor>a
     if tensor.layout.numel != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
-    value = item(tensor)
+    value = element_of(tensor, what)
     if dtype_category[tensor.dtype] == CATEGORY_COMPLEX:
         if value.imag != 0:
             raise RuntimeError("value cannot be converted to type double without overflow")
@@ -349,13 +349,13 @@ cdef object number_of(object a):
 cdef object slot_int(object a):
     if is_overridden(a, a):
         return call_of_class("__int__", (a,))
-    return int(number_of(a))
+    return int(number_of(a, b"int(tensor)"))
 
 
 cdef object slot_float(object a):
     if is_overridden(a, a):
         return call_of_class("__float__", (a,))
-    return float(number_of(a))
+    return float(number_of(a, b"float(tensor)"))
 
 
 cdef object slot_index(object a):
@@ -364,7 +364,7 @@ cdef object slot_index(object a):
     cdef Tensor tensor = <Tensor>a
     if dtype_category[tensor.dtype] > CATEGORY_INTEGRAL or tensor.layout.numel != 1:
         raise TypeError("only integer tensors of a single element can be converted to an index")
-    return int(item(tensor))
+    return int(element_of(tensor, b"a tensor as an index"))
 
 
 def install():

@@ -1,0 +1,148 @@
+"""Numbers that ``item()`` returns while a function is captured.
+
+A function may return them, and what it computes of them: each run computes that again, in Python.
+Operators of tensors take floats as tensors. Whatever else reads a value, the program would have to
+know; and so it must where the function keeps a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pullback import no_grad
+from pullback._c.capture.recorder import place_of_call, refuse_element
+from pullback._c.graph.tensor import Tensor
+from pullback.compiler.numbers import Count, Number, NumberArgument, put_back, without_numbers
+from pullback.compiler.sizes import is_own
+from pullback.func._tree import is_node, items, leaves
+
+__all__ = ["Elements", "Returned"]
+
+
+class Elements:
+    """The elements of tensors that a function has asked for while it was captured."""
+
+    def __init__(self) -> None:
+        self.numbers: list[Number] = []
+        self.lines: list[str] = []  # of the program, where each comes from
+
+    def take(self, tensor: Tensor, value: Any) -> Any:
+        """Return what the function gets for an element; None: its value, which it then reads."""
+        if type(value) not in (float, int, bool) or is_own(2):
+            return None
+        with no_grad():
+            copied = tensor.detach().clone()
+        return self.add(value, copied, place_of_call())
+
+    def add(self, value: Any, tensor: Tensor | None, line: str) -> Number:
+        """Note a number."""
+        kind = NumberArgument if type(value) is float else Count
+        made = kind(value, tensor, _Origin(self, line))
+        self.numbers.append(made)
+        self.lines.append(line)
+        return made
+
+    def keep(self, value: Any) -> None:
+        """Let go of the tensors that a function's value does not need."""
+        needed = _needed(value)
+        for one in self.numbers:
+            if id(one) not in needed:
+                one.tensor = None
+
+    def returned(self, value: Any, first: int) -> Returned:
+        """Return how a run makes the numbers of a function's value; ``first`` is a result."""
+        needed = _needed(value)
+        return Returned([one for one in self.numbers if id(one) in needed], first)
+
+    def settle(self, value: list[Any]) -> str | None:
+        """Put numbers back that the function has kept besides its value; return why it must not."""
+        counts = _references((value, [one.operands for one in self.numbers]))
+        for number in range(len(self.numbers)):  # with a variable, there is one more reference
+            self.numbers[number].origin = None
+        kept = put_back(self.numbers, counts)
+        if not kept:
+            return None
+        number = next(i for i, one in enumerate(self.numbers) if one is kept[0])
+        return "item()" + self.lines[number]
+
+    def plain(self, value: Any) -> Any:
+        """Return the function's value with Python's numbers."""
+        return without_numbers(value, self.numbers)
+
+
+class _Origin:
+    """Where a number comes from."""
+
+    def __init__(self, elements: Elements, line: str):
+        self.elements, self.line = elements, line
+
+    def refuse(self) -> None:
+        """Note that the program needs to know the value."""
+        refuse_element(self.line)
+
+    def computed(self, operation: Callable[..., Any], operands: tuple[Any, ...]) -> Number:
+        """Return a number that is computed of others."""
+        value = operation(*[one.value if isinstance(one, Number) else one for one in operands])
+        made = self.elements.add(value, None, self.line)
+        made.operation, made.operands = operation, operands
+        return made
+
+
+def _references(tree: Any) -> dict[int, int]:
+    """Return how often the numbers in a tree are referred to from there, by address."""
+    found: dict[int, int] = {}
+    seen: set[int] = set()
+    pending = [tree]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Number):
+            found[id(one)] = found.get(id(one), 0) + 1
+        elif is_node(one) and id(one) not in seen:
+            seen.add(id(one))
+            pending += items(one)
+    return found
+
+
+def _needed(value: Any) -> set[int]:
+    """Return the addresses of the numbers in a tree, and of those from which they are computed."""
+    found: set[int] = set()
+    pending = [one for one in leaves(value) if isinstance(one, Number)]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Number) and id(one) not in found:
+            found.add(id(one))
+            pending += one.operands
+    return found
+
+
+class Returned:
+    """The numbers in a function's value, as each run makes them from a program's results."""
+
+    def __init__(self, numbers: list[Number], first: int):
+        sources = [one for one in numbers if one.operation is None]
+        self.tensors = [one.tensor for one in sources]  # further results, from `first` on
+        self._first = first
+        self._places = {id(one): number for number, one in enumerate(sources)}
+        self._steps: list[tuple[Callable[..., Any], list[tuple[bool, Any]]]] = []
+        for one in numbers:
+            if one.operation is not None:
+                operands = [
+                    (True, self._places[id(each)]) if isinstance(each, Number) else (False, each)
+                    for each in one.operands
+                ]
+                self._places[id(one)] = len(sources) + len(self._steps)
+                self._steps.append((one.operation, operands))
+
+    def place(self, number: Number) -> int:
+        """Return where a number is in ``values``."""
+        return self._places[id(number)]
+
+    def values(self, results: list[Any]) -> list[Any]:
+        """Return the numbers of a run."""
+        found = [results[self._first + number].item() for number in range(len(self.tensors))]
+        for operation, operands in self._steps:
+            found.append(
+                operation(*[found[one] if is_number else one for is_number, one in operands])
+            )
+        return found
