@@ -241,7 +241,7 @@ def _memory_of(value: Any) -> int:
 
 
 def _same_target(one: Any, other: Any) -> bool:
-    return one is other or (isinstance(one, int) and one == other)
+    return one is other or (type(one) is int and type(other) is int and one == other)
 
 
 @contextlib.contextmanager

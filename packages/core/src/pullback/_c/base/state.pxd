@@ -48,6 +48,7 @@ cdef enum capture_change:
     GRAD_READ
     GRAD_ADDED
     HISTORY_CHANGED             # it, or its sizes
+    LEAF_MADE                   # it comes to require a gradient
 
 
 cdef enum capture_size:

@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_U8
 from pullback._c.base.dtype cimport dtype_itemsize
-from pullback._c.base.layout cimport layout_contiguous
+from pullback._c.base.layout cimport layout_contiguous, layout_retain
 from pullback._c.base.state cimport thread_state
 from pullback._c.program.program cimport Program
 from pullback._c.capture.signature cimport Signature, must_run_eagerly
@@ -15,12 +15,12 @@ from pullback._c.capture.spec cimport Spec, fits, has_own_memory, spec_of
 from pullback._c.device.device cimport device_type
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_IS_WRAPPED, TENSOR_OVERRIDES, Tensor, is_tensor, tensor_extra,
-    tensor_wrap)
+    TENSOR_IS_BATCHED, TENSOR_IS_NUMBER, TENSOR_IS_WRAPPED, TENSOR_OVERRIDES, Tensor, is_tensor,
+    tensor_extra, tensor_wrap)
 
 __all__ = [
     "CompiledCallable", "Entry", "are_transformed", "flat_memory", "grad_now", "hooks_now",
-    "is_on_host", "set_forced_eager"]
+    "is_on_host", "number_like", "set_forced_eager"]
 
 
 cdef bint forced_eager = False
@@ -51,6 +51,15 @@ def are_transformed(list seeds not None):
 def is_on_host(Tensor self not None):
     """Return True if a tensor's memory is that of the process."""
     return device_type(self.storage.device_type).host != 0
+
+
+def number_like(Tensor self not None, bint promotes_as_number):
+    """Return a tensor with the same memory, which takes part in promotion as a number or not."""
+    cdef Tensor made = tensor_wrap(
+        storage_retain(self.storage), layout_retain(self.layout), self.offset, self.dtype)
+    if promotes_as_number:
+        made.flags |= TENSOR_IS_NUMBER
+    return made
 
 
 def grad_now(Tensor self not None):

@@ -14,6 +14,7 @@ cdef class Recorder:
     cdef readonly list launches
     cdef readonly list buffers
     cdef readonly dict changes          # address -> (tensor, its changes)
+    cdef set leaves                     # addresses of tensors that have come to require a gradient
     cdef readonly list draws            # (generator, seed, first block, blocks), in order
     cdef readonly str refusal
     cdef bint strict

@@ -19,7 +19,7 @@ from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.layout cimport layout_contiguous, layout_shape
 from pullback._c.base.random_position cimport record_draws
 from pullback._c.base.state cimport (
-    HISTORY_CHANGED, SIZE_AS_INT, SIZE_ASKED, capture_change, capture_size, globals_, pb_globals,
+    HISTORY_CHANGED, LEAF_MADE, SIZE_AS_INT, SIZE_ASKED, capture_change, capture_size, globals_, pb_globals,
     thread_state)
 from pullback._c.base.types cimport pb_storage
 from pullback._c.capture.code_names cimport count_hooks
@@ -76,6 +76,7 @@ cdef class Recorder:
         self.forward = forward
         self.launches, self.buffers, self.draws, self.steps, self.begins = [], [], [], [], []
         self.changes, self.live, self.known, self.before = {}, {}, {}, {}
+        self.leaves = set()
         self.sizes = sizes
         self.inputs = list(inputs)
         self.hooks_before = [count_hooks(tensor) for tensor in inputs]
@@ -285,6 +286,10 @@ cdef class Recorder:
             self.strict = False             # the function is about to raise: that is what counts
         return outcome
 
+    def became_leaf(self, Tensor tensor not None):
+        """Return True for a tensor that did not require a gradient when the capture began."""
+        return <size_t><PyObject *>tensor in self.leaves
+
     def is_known(self, Tensor tensor not None):
         """Return True if a tensor has memory that was there before."""
         cdef Buffer buffer = <Buffer>self.live.get(place_of(tensor.storage))
@@ -333,14 +338,20 @@ cdef class Recorder:
         cdef pb_storage *storage = grad.storage
         cdef Buffer buffer = <Buffer>self.live.get(place_of(storage))
         cdef Outer prior = <Outer>self.known.get(<size_t>storage)
-        if self.sizes is not None or buffer is None or prior is None or (
+        if self.sizes is not None:
+            return False
+        if buffer is None and prior is None:    # no kernel uses it
+            if not has_own_memory(grad, 1):
+                return False
+        elif buffer is None or prior is None or (
                 buffer.storage != storage or not has_own_memory(grad, 3)):
             return False
-        storage_release(buffer.storage)
-        storage_release(prior.storage)
-        buffer.storage = prior.storage = NULL
-        buffer.kind = BUFFER_INPUT
-        buffer.input = prior.input = <int>len(self.inputs)
+        else:
+            storage_release(buffer.storage)
+            storage_release(prior.storage)
+            buffer.storage = prior.storage = NULL
+            buffer.kind = BUFFER_INPUT
+            buffer.input = prior.input = <int>len(self.inputs)
         self.inputs.append(grad)
         self.begins.append(0)
         return True
@@ -522,6 +533,9 @@ cdef void written(void *self, pb_storage *storage) noexcept:
 cdef void changed(void *self, PyObject *tensor, capture_change what) noexcept:
     cdef Recorder recorder = <Recorder>self
     try:
+        if what == LEAF_MADE:
+            recorder.leaves.add(<size_t>tensor)
+            return
         grad = None
         events = recorder.changes.setdefault(<size_t>tensor, (<object>tensor, []))[1]
         if what != HISTORY_CHANGED:

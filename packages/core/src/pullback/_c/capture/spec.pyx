@@ -287,7 +287,7 @@ cdef str first_difference(Spec spec, object value):
     cdef list unused = []
     if fits(spec, value, unused):
         return None
-    if spec.kind >= SPEC_TUPLE and type(value) is spec.type and len(value) == len(spec.items):
+    if spec.items is not None and type(value) is spec.type and len(value) == len(spec.items):
         items = value.values() if spec.kind == SPEC_DICT else value
         for one, item in zip(spec.items, items):
             found = first_difference(one, item)

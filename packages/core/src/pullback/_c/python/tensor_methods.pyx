@@ -25,7 +25,7 @@ from pullback._c.python.node_methods cimport hook_table
 from pullback._c.graph.record cimport (
     bump_version, says_requires_grad, tensor_edge, tensor_needs_grad)
 from pullback._c.base.state cimport (
-    GRAD_ADDED, GRAD_CLEARED, GRAD_READ, GRAD_SET, HISTORY_CHANGED, captured_change, captured_read,
+    GRAD_ADDED, GRAD_CLEARED, GRAD_READ, GRAD_SET, LEAF_MADE, captured_change, captured_read,
     thread_state)
 from pullback._c.device.storage cimport storage_release, storage_retain
 from pullback._c.graph.tensor cimport (
@@ -97,6 +97,8 @@ cdef int change_requires_grad(Tensor self, bint value) except -1:
         raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode "
                            "is not allowed.")
     if value:
+        if not self.flags & TENSOR_REQUIRES_GRAD:
+            captured_change(<PyObject *>self, LEAF_MADE)
         self.flags |= TENSOR_REQUIRES_GRAD
     else:
         self.flags &= ~TENSOR_REQUIRES_GRAD
@@ -111,8 +113,6 @@ def requires_grad_(Tensor self not None, requires_grad=True):
     if not isinstance(requires_grad, bool):
         raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not "
                         f"{type(requires_grad).__name__}")
-    if requires_grad != tensor_requires_grad(self):
-        captured_change(<PyObject *>self, HISTORY_CHANGED)
     if requires_grad and not dtype_differentiable(self.dtype):
         raise RuntimeError(f"only Tensors of floating point dtype can require gradients, got "
                            f"{dtype_object(self.dtype).name}")
