@@ -30,15 +30,12 @@ from pullback._c.transforms.autocast import get_autocast_state
 from pullback._context import are_deterministic_algorithms_enabled, get_num_threads
 from pullback.autograd._dot import Dot
 from pullback.compiler.backward import Backward, has_graph
-from pullback.compiler.elements import Elements
+from pullback.compiler.elements import Numbers
 from pullback.compiler.modules import OptimizedModule
 from pullback.compiler.numbers import (
     Number,
-    NumberArgument,
     device_of_numbers,
-    put_back,
     with_numbers,
-    without_numbers,
 )
 from pullback.compiler.report import Explanation, dot_of
 from pullback.compiler.results import holds_tensor, rebuilder
@@ -211,11 +208,11 @@ class Compiled(CompiledCallable):
             value = capture.run()
             if sizes is not None:
                 settle(guards)
-        except TypeError:  # perhaps what it calls takes plain numbers alone
-            elements = capture.elements.numbers
-            if not (numbers or sizes or elements) or capture.has_effects:
+        except (AttributeError, TypeError):  # perhaps what it calls takes plain numbers alone
+            has_numbers = bool(capture.numbers.numbers)
+            if not (has_numbers or sizes) or capture.has_effects:
                 raise
-            self._plain = self._plain or bool(numbers or elements)
+            self._plain = self._plain or has_numbers
             self.dynamic = self.dynamic and sizes is None
             return self.capture(args, kwargs)
         finally:
@@ -337,15 +334,15 @@ class _Capture:
         self.found = {id(one) for one in found}  # addresses of what the function refers to
         self.kept = found
         self.args, self.kwargs = args, kwargs
-        self.numbers: dict[str, NumberArgument] = {}
+        self.numbers = Numbers(numbers)
         self.given = args, kwargs
         if numbers:
+            arguments = self.numbers.arguments
             self.given = (
-                with_numbers(args, "args", numbers, self.numbers),
-                with_numbers(kwargs, "kwargs", numbers, self.numbers),
+                with_numbers(args, "args", arguments),
+                with_numbers(kwargs, "kwargs", arguments),
             )
         self.takes_elements = True  # that item() returns a number which is not read
-        self.elements = Elements()
         self.inputs = entry.signature.tensors
         self.refusal: str | None = None
         self.has_effects = False
@@ -358,7 +355,7 @@ class _Capture:
         """Run the function; fill the entry if its kernels can be replayed."""
         recorder = Recorder(self.inputs, self.owner.fullgraph, self.sizes)
         if self.takes_elements:
-            recorder.take_elements(self.elements.take)
+            recorder.take_elements(self.numbers.take)
         if not recorder.begin():  # another thread records
             self.is_late = True
             return self.owner.function(*self.given[0], **self.given[1])
@@ -366,30 +363,30 @@ class _Capture:
         try:
             with self.sizes or contextlib.nullcontext():
                 value = self.owner.function(*self.given[0], **self.given[1])
-            if self.numbers:
-                value = without_numbers(value, self.numbers.values())
             if self.sizes is not None:
                 value = without_sizes(value)
-            self.elements.keep(value)
+            self.numbers.keep(value)
+        except BaseException:
+            self.given = self.args, self.kwargs
+            self.numbers.settle([])
+            raise
         finally:
             recorder.end()
             self.has_effects = recorder.has_effects()
         try:
             self.refusal = recorder.refusal
             made = [value]
-            if self.elements.numbers:
+            self.given = self.args, self.kwargs
+            if self.numbers.numbers:
                 value = None  # so that what was made is referred to once
-                self.refusal = self.refusal or self.elements.settle(made)
-                value = self.elements.plain(made[0])
+                self.refusal = self.numbers.settle(made) or self.refusal
+                value = self.numbers.plain(made[0])
             if self.refusal is None and _modes() != modes:
                 self.refusal = "a change of a mode that lasts, such as the grad mode"
             if self.refusal is None:
                 self.use(recorder, made[0])
-        finally:  # the backward pass may read numbers, too
-            self.given = self.args, self.kwargs
-            numbers: list[Number] = list(self.numbers.values())
-            put_back(numbers, dict.fromkeys(map(id, numbers), 1), self.numbers)
-            read = {where for where, one in self.numbers.items() if one.close()}
+        finally:
+            read = self.numbers.read()  # the backward pass may read numbers, too
         if read:
             self.entry.signature.fix(self.args, self.kwargs, read)
         if self.refusal is None and not (
@@ -405,7 +402,7 @@ class _Capture:
     def use(self, recorder: Recorder, value: Any) -> None:
         """Make the program, and what sets results and gradients."""
         results = [None if isinstance(one, Number) else one for one in leaves(value)]
-        numbers = self.elements.returned(value, len(results))
+        numbers = self.numbers.returned(value, len(results))
         results += numbers.tensors
         if recorder.has_new_hooks():
             self.refusal = "a hook on an argument, or retain_grad() of it"
@@ -461,6 +458,13 @@ class _Capture:
                 continue
             what, before = events[0]
             number = next((i for i, one in enumerate(self.inputs) if one is tensor), None)
+            is_made = number is None and id(tensor) not in self.found
+            if (
+                is_made
+                and recorder.became_leaf(tensor)
+                and all(tensor is not one for one in results)
+            ):
+                continue  # a leaf that the function has made; only a graph may have it now
             leaf = tensor if number is None else number
             if what in (_READ, _ADDED):
                 if before is not None and recorder.take_gradient(before):

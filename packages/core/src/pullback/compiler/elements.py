@@ -1,8 +1,8 @@
-"""Numbers that ``item()`` returns while a function is captured.
+"""The numbers of a function while it is captured: floats among its arguments, and elements.
 
 A function may return them, and what it computes of them: each run computes that again, in Python.
-Operators of tensors take floats as tensors. Whatever else reads a value, the program would have to
-know; and so it must where the function keeps a number.
+Operators of tensors take floats as tensors. What else reads a number, or keeps it, needs to know
+it: then the program is for that argument alone, or there is none, if ``item()`` gave the number.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from pullback.compiler.numbers import Count, Number, NumberArgument, put_back, w
 from pullback.compiler.sizes import is_own
 from pullback.func._tree import is_node, items, leaves
 
-__all__ = ["Elements", "Returned"]
+__all__ = ["Numbers", "Returned"]
 
 
-class Elements:
-    """The elements of tensors that a function has asked for while it was captured."""
+class Numbers:
+    """Arguments by their places, elements, and what a function has computed of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: dict[str, Tensor]):
         self.numbers: list[Number] = []
-        self.lines: list[str] = []  # of the program, where each comes from
+        self.arguments: dict[str, Number] = {
+            where: self.add(tensor.item(), tensor, None) for where, tensor in places.items()
+        }
 
     def take(self, tensor: Tensor, value: Any) -> Any:
         """Return what the function gets for an element; None: its value, which it then reads."""
@@ -35,17 +37,20 @@ class Elements:
             copied = tensor.detach().clone()
         return self.add(value, copied, place_of_call())
 
-    def add(self, value: Any, tensor: Tensor | None, line: str) -> Number:
-        """Note a number."""
+    def add(self, value: Any, tensor: Tensor | None, line: str | None) -> Number:
+        """Note a number; ``line`` is where an element comes from."""
         kind = NumberArgument if type(value) is float else Count
         made = kind(value, tensor, _Origin(self, line))
         self.numbers.append(made)
-        self.lines.append(line)
         return made
+
+    def read(self) -> set[str]:
+        """Return the places of arguments that were read."""
+        return {where for where, one in self.arguments.items() if one.is_read}
 
     def keep(self, value: Any) -> None:
         """Let go of the tensors that a function's value does not need."""
-        needed = _needed(value)
+        needed = _needed(value) | {id(one) for one in self.arguments.values()}
         for one in self.numbers:
             if id(one) not in needed:
                 one.tensor = None
@@ -56,35 +61,39 @@ class Elements:
         return Returned([one for one in self.numbers if id(one) in needed], first)
 
     def settle(self, value: list[Any]) -> str | None:
-        """Put numbers back that the function has kept besides its value; return why it must not."""
-        counts = _references((value, [one.operands for one in self.numbers]))
+        """Put back the numbers that the function has kept besides its value.
+
+        Returns why nothing can be replayed, if there are elements among them.
+        """
+        counts = _references((value, self.arguments, [one.operands for one in self.numbers]))
+        lines: list[str | None] = []
         for number in range(len(self.numbers)):  # with a variable, there is one more reference
+            lines.append(self.numbers[number].origin.line)
             self.numbers[number].origin = None
-        kept = put_back(self.numbers, counts)
-        if not kept:
-            return None
-        number = next(i for i, one in enumerate(self.numbers) if one is kept[0])
-        return "item()" + self.lines[number]
+        put_back(self.numbers, counts, self.arguments)
+        read = [line for one, line in zip(self.numbers, lines) if line is not None and one.is_read]
+        return f"item(){read[0]}" if read else None
 
     def plain(self, value: Any) -> Any:
         """Return the function's value with Python's numbers."""
-        return without_numbers(value, self.numbers)
+        return without_numbers(value)
 
 
 class _Origin:
-    """Where a number comes from."""
+    """Where a number comes from; ``line`` is None for arguments."""
 
-    def __init__(self, elements: Elements, line: str):
-        self.elements, self.line = elements, line
+    def __init__(self, numbers: Numbers, line: str | None):
+        self.numbers, self.line = numbers, line
 
     def refuse(self) -> None:
         """Note that the program needs to know the value."""
-        refuse_element(self.line)
+        if self.line is not None:
+            refuse_element(self.line)
 
     def computed(self, operation: Callable[..., Any], operands: tuple[Any, ...]) -> Number:
         """Return a number that is computed of others."""
         value = operation(*[one.value if isinstance(one, Number) else one for one in operands])
-        made = self.elements.add(value, None, self.line)
+        made = self.numbers.add(value, None, self.line)
         made.operation, made.operands = operation, operands
         return made
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import gc
 import sys
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from types import CellType
 from typing import Any
 
 import numpy
 
 import pullback
-from pullback._c.capture.compiled import is_on_host
+from pullback._c.capture.compiled import is_on_host, number_like
 from pullback._c.dispatch.operands import set_number_class
 from pullback._c.graph.tensor import Tensor
 from pullback.compiler.sizes import FUNCTIONS, SizeArgument, plain
@@ -39,9 +39,8 @@ _UNKEPT = 3  # references to a number argument that nothing keeps, when it is pu
 class Number:
     """A Python number that notes whether its value is read.
 
-    ``tensor`` has the value and no dims. A number that ``item()`` returned has an ``origin``, which
-    is told when the value is first read; one that is computed of such has an ``operation`` and
-    operands in place of the tensor.
+    It is an argument or an element, with a ``tensor`` of no dims, or computed of such: then it has
+    an ``operation`` and operands. The ``origin`` is told when the value is first read.
     """
 
     __slots__ = ("is_read", "operands", "operation", "origin", "tensor", "value")
@@ -62,16 +61,29 @@ class Number:
 
     def item(self) -> Any:
         """Return the value."""
-        self.is_read = True
-        if self.origin is not None:
-            origin, self.origin = self.origin, None
-            origin.refuse()
+        if not self.is_read:
+            self.is_read = True
+            if self.origin is not None:
+                self.origin.refuse()
+            for one in self.operands:
+                if isinstance(one, Number):
+                    one.item()
         return self.value
 
-    def close(self) -> bool:
-        """Be a number like another from now on; return whether it was read."""
-        self.tensor = self.origin = None
-        return self.is_read
+    def as_tensor(self) -> Tensor | None:
+        """Return the number as a tensor of float64; None where kernels may compute another one."""
+        if self.tensor is not None:
+            found = number_like(self.tensor, False)
+            return found if found.dtype is pullback.float64 else found.double()
+        if self.operation not in _EXACT:
+            return None
+        parts: list[Any] = []
+        for one in self.operands:
+            is_count = isinstance(one, Count)
+            if is_count and (self.operation is _DIVIDE or one.operation is not None):
+                return None
+            parts.append(one.as_tensor() if isinstance(one, Number) else float(one))
+        return None if any(one is None for one in parts) else self.operation(*parts)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.item(), name)
@@ -85,7 +97,7 @@ class Number:
 
 
 class NumberArgument(Number):
-    """A float, which operators of tensors take as a tensor."""
+    """A float, argument or not, which operators of tensors take as a tensor."""
 
     __slots__ = ()
 
@@ -105,6 +117,10 @@ _COMPUTED: dict[str, Callable[..., Any]] = {
     "__rsub__": lambda one, other: other - one,
     "__rmul__": lambda one, other: other * one,
 }
+_DIVIDE = FUNCTIONS["__truediv__"]
+_EXACT = [
+    one for name, one in _COMPUTED.items() if name not in ("__round__", "__floordiv__", "__mod__")
+]
 _DIVISIONS = {"__truediv__", "__floordiv__", "__mod__"}
 
 
@@ -151,12 +167,12 @@ for _kind, _like in ((NumberArgument, float), (Count, int)):
 
 def _operand(number: NumberArgument, other: Any, as_tensor: bool) -> Tensor | float:
     """Return what an op takes for a number beside another operand."""
-    tensor = number.tensor
-    if tensor is None or not as_tensor or type(other) is not Tensor or not is_on_host(tensor):
-        return number.item()
-    if other.device != tensor.device:
-        return number.item()
-    return tensor if tensor.dtype is pullback.float64 else tensor.double()
+    if as_tensor and type(other) is Tensor and number.origin is not None:
+        with pullback.no_grad():
+            found = number.as_tensor()
+        if found is not None and found.device == other.device and is_on_host(found):
+            return number_like(found, True)
+    return number.item()
 
 
 set_number_class(NumberArgument, _operand)
@@ -168,36 +184,32 @@ def device_of_numbers(values: Any) -> Tensor | None:
     return first if first is not None and is_on_host(first) else None
 
 
-def with_numbers(value: Any, where: str, numbers: dict[str, Tensor], made: dict[str, Any]) -> Any:
-    """Return arguments with number arguments at some places; ``made`` gets those."""
+def with_numbers(value: Any, where: str, numbers: dict[str, Number]) -> Any:
+    """Return arguments with numbers at some places."""
     if where in numbers:
-        made[where] = NumberArgument(value, numbers[where])
-        return made[where]
+        return numbers[where]
     if isinstance(value, tuple):
-        items = [with_numbers(one, f"{where}[{i}]", numbers, made) for i, one in enumerate(value)]
+        items = [with_numbers(one, f"{where}[{i}]", numbers) for i, one in enumerate(value)]
         if all(one is item for one, item in zip(value, items, strict=True)):
             return value
         return tuple(items) if type(value) is tuple else type(value)(*items)
     if where == "kwargs":
-        return {
-            key: with_numbers(one, f"{where}[{key!r}]", numbers, made) for key, one in value.items()
-        }
+        return {key: with_numbers(one, f"{where}[{key!r}]", numbers) for key, one in value.items()}
     return value
 
 
-def without_numbers(value: Any, numbers: Collection[Number]) -> Any:
-    """Return a function's result with plain ones for some numbers."""
-    some = {id(one) for one in numbers}
-    if any(id(one) in some for one in leaves(value)):
-        return tree_map(lambda one: one.item() if id(one) in some else one, value)
+def without_numbers(value: Any) -> Any:
+    """Return a function's result with Python's numbers."""
+    if any(isinstance(one, Number) for one in leaves(value)):
+        return tree_map(lambda one: one.value if isinstance(one, Number) else one, value)
     return value
 
 
-def put_back(numbers: list[Number], expected: dict[int, int], own: Any = None) -> list[Number]:
-    """Replace numbers that a function has kept, such as in options; return these numbers.
+def put_back(numbers: list[Number], expected: dict[int, int], own: Any) -> None:
+    """Replace numbers that a function has kept, such as in options.
 
     They are read: a program would not keep the next ones. ``expected`` has how many references to
-    each there are besides those; ``own`` is a container of them that stays as it is.
+    each there are besides those; ``own`` is a container of some that stays as it is.
     """
     kept = [one for one in numbers if sys.getrefcount(one) > _UNKEPT + expected.get(id(one), 0)]
     for one in kept:
@@ -211,7 +223,6 @@ def put_back(numbers: list[Number], expected: dict[int, int], own: Any = None) -
             _replace_items(holder)
         elif isinstance(getattr(holder, "__dict__", None), dict):
             _replace_items(holder.__dict__)
-    return kept
 
 
 def _replace_items(holder: Any) -> None:
