@@ -82,10 +82,11 @@ def run_random(op: Any, values: list, mapped: list, size: int, randomness: str) 
         )
     if randomness == "different":
         return _one_by_one(op, values, mapped, size)
-    state = pullback.get_rng_state()
+    generator = pullback.default_generator
+    position = generator.position()
 
     def again(function):
-        pullback.set_rng_state(state)
+        generator.go_back(*position)
         return function()
 
     return _one_by_one(op, values, mapped, size, again)

@@ -391,7 +391,7 @@ def untyped_storage(self):
     12
     """
     global _storage_of, _storage_class
-    if _storage_of is None:
+    if _storage_class is None:  # it is set last: another thread may ask meanwhile
         from pullback._c.interop.storages import storage_of as _storage_of
         from pullback.storage.untyped import UntypedStorage as _storage_class
 

@@ -182,11 +182,11 @@ def fork_rng(devices=None, enabled=True, device_type=None):
     if not enabled:
         yield
         return
-    before = get_rng_state()
+    before = default_generator.position()
     try:
         yield
     finally:
-        set_rng_state(before)
+        default_generator.go_back(*before)
 
 
 _explain_names(globals())

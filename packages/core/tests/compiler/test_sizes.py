@@ -707,3 +707,26 @@ def test_random_programs_and_sizes(data):
         seed = pb.randn(expected.shape)
         (one,), (other,) = grads(found, [x], seed), grads(expected, [x], seed)
         assert pb.allclose(one, other, atol=1e-4, rtol=1e-4)
+
+
+LAYOUTS = {
+    "transposed": (lambda: pb.rand(8, 3), lambda: pb.rand(3, 8).t()),
+    "slice": (lambda: pb.rand(8, 4), lambda: pb.rand(8, 8)[:, ::2]),
+    "expanded": (lambda: pb.rand(8, 4), lambda: pb.rand(1, 4).expand(8, 4)),
+    "rows": (lambda: pb.rand(8, 4), lambda: pb.rand(8, 9)[:, 2:6]),
+    "channels last": (
+        lambda: pb.rand(2, 3, 4, 4),
+        lambda: pb.rand(2, 3, 4, 4).to(memory_format=pb.channels_last),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_other_strides_of_the_same_sizes_are_another_program(name):
+    """Once, the span between such calls was 0, by which numbers were divided."""
+    compiled = pb.compile(lambda x: (x * 2).sum(0), dynamic=True)
+    for _ in range(2):
+        for make in (*LAYOUTS[name], *reversed(LAYOUTS[name])):
+            x = make()
+            assert compiled(x).equal((x * 2).sum(0))
+    assert len(compiled.entries) == 2

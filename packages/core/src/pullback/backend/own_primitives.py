@@ -160,12 +160,12 @@ class _Surroundings:
         generator, before = import_module("pullback").random.default_generator, _position()
         with self.others.restored():
             if self.drew:
-                generator.set_position(*self.position)
+                generator.go_back(*self.position)
             try:
                 yield
             finally:
                 if self.drew:
-                    generator.set_position(*before)
+                    generator.go_back(*before)
 
 
 def _position() -> tuple[int, int]:

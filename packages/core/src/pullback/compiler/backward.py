@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from pullback._c.base.state import is_grad_enabled
+from pullback._c.base.state import is_grad_enabled, swap_grad_enabled
 from pullback._c.capture.compiled import Entry, are_transformed, flat_memory
-from pullback._c.capture.edges import outer_edges
+from pullback._c.capture.outside import edge_of, outer_edges, outer_sources
 from pullback._c.capture.recorder import Recorder
 from pullback._c.engine import engine
 from pullback._c.graph.tensor import Tensor
@@ -20,6 +20,7 @@ from pullback.autograd.grad_mode import enable_grad, no_grad
 from pullback.compiler.effects import may_have_effects
 from pullback.func._tree import leaves
 from pullback.ops import ops
+from pullback.random import default_generator
 
 __all__ = ["Backward", "CompiledFunction", "has_graph"]
 
@@ -46,6 +47,7 @@ class Backward:
         self.kinds: list[Any] = []  # the same: dtypes and devices
         self.reach: list[set[int]] = []  # the targets of each result
         self.recording: Any = None  # for programs for other sizes
+        self.draws_again = False  # checkpoints in it draw the numbers of the forward pass
         self.has_code = False  # code of the program runs in it, and reads what may change
 
     @classmethod
@@ -70,7 +72,9 @@ class Backward:
                 name = getattr(one, "__qualname__", kind.__qualname__)
                 capture.refusal = f"a backward pass in which {name} may do more than compute"
                 return None
-        tensors = [capture.inputs[one] if isinstance(one, int) else one for one in made.targets]
+        tensors = [
+            edge_of(capture.inputs[one]) if isinstance(one, int) else one for one in made.targets
+        ]
         outputs = [results[i] for i in made.graph]
         with no_grad():
             seeds = [one.detach().clone().fill_(1) for one in outputs]
@@ -81,6 +85,7 @@ class Backward:
             made.reach.append(
                 {i for i, t in enumerate(made.targets) if any(_same_target(t, r) for r in reached)}
             )
+        position = default_generator.position()
         inner = Recorder(tuple(seeds), capture.owner.fullgraph, capture.sizes, recorder)
         if not inner.begin():  # another thread records
             capture.is_late = True
@@ -95,8 +100,8 @@ class Backward:
             return None
         finally:
             inner.end()
-            for generator, seed, first, _ in reversed(inner.draws):
-                generator.set_position(seed, first)
+            inner.restore()
+            default_generator.set_position(*position)
         if inner.refusal is not None:
             capture.refusal = f"{inner.refusal} in its backward pass"
             return None
@@ -104,10 +109,11 @@ class Backward:
             capture.refusal = "a sparse gradient of its results"
             return None
         made.given = [one is not None for one in grads]
-        made.sources, made.saved_results = inner.outer_sources(recorder)
+        made.sources, made.saved_results = outer_sources(inner, recorder)
         made.saved_count = len(made.saved_results)
         made.program = inner.program([one for one in grads if one is not None])
         made.recording = inner.recording
+        made.draws_again = any(blocks == -1 for *_, blocks in inner.draws)
         if made.program is None:
             capture.refusal = inner.refusal or "a backward pass that keeps new memory"
             return None
@@ -151,7 +157,13 @@ class Backward:
         """Run the forward program; its results have the backward program as their graph."""
         targets = [tensors[one] if isinstance(one, int) else one for one in self.targets]
         call = _Call(self, entry, tensors, args, kwargs)
-        found = list(CompiledFunction.apply(call, *targets))
+        if not targets:  # the graph ends in leaves that the function has made
+            targets.append(ops.zeros((), requires_grad=True))
+        before = swap_grad_enabled(True)  # the function has recorded them
+        try:
+            found = list(CompiledFunction.apply(call, *targets))
+        finally:
+            swap_grad_enabled(before)
         if not call.done:
             return None
         for i, one in call.there.items():
@@ -169,7 +181,12 @@ class Backward:
         if changed or are_transformed(seeds):
             return self.recorded(ctx, seeds, False)
         fitting = [self.fitting(number, one) for number, one in enumerate(seeds)]
-        found = self.program.run([*fitting, *ctx.saved_tensors])
+        given = [*fitting, *ctx.saved_tensors]
+        if self.draws_again:
+            with _drawn_again(ctx.call.drawn):
+                found = self.program.run(given)
+        else:
+            found = self.program.run(given)
         if found is None:  # another choice by values than when it was recorded
             return self.recorded(ctx, seeds, False)
         each = iter(found)
@@ -257,14 +274,14 @@ def _autocast_as(state: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def _drawn_again(drawn: list[Any]) -> Iterator[None]:
     """Let generators give the numbers that they gave once: (generator, seed, first block)."""
-    before = {id(one): (one, one.get_state()) for one, _, _ in drawn}
+    before = [(one, one.position()) for one, _, _ in drawn]
     try:
         for generator, seed, first in reversed(drawn):
             generator.set_position(seed, first)
         yield
     finally:
-        for generator, state in before.values():
-            generator.set_state(state)
+        for generator, position in before:
+            generator.set_position(*position)
 
 
 def _in_layout(tensor: Tensor, shape: Any, stride: Any) -> Tensor:
@@ -337,4 +354,4 @@ class CompiledFunction(Function):
                 "retain_graph=True if you need to backward through the graph a second time or if "
                 "you need to access saved tensors after calling backward."
             )
-        return None, *backward.gradients(ctx, grads)
+        return None, *(backward.gradients(ctx, grads) or [None])

@@ -189,6 +189,8 @@ class Compiled(CompiledCallable):
                 self.function, list(_objects((args, kwargs))), MODES
             )
         except CannotWatch as error:
+            if self.fullgraph:
+                raise RuntimeError(f"compile(): cannot capture a function that {error}") from None
             self._refuse(f"a function that {error}")
             self._kept = _TRIES
             return self.function(*args, **kwargs)
@@ -440,6 +442,8 @@ class _Capture:
         if isinstance(one, Tensor):
             if type(one) is not Tensor and not self.is_there(recorder, one):
                 self.refusal = f"a result of class {name}"
+            elif one.is_inference() and not state.is_inference_mode_enabled():
+                self.refusal = "a result of inference mode"
         elif isinstance(one, (Iterator, Awaitable)):
             self.refusal = f"a result that is run later, a {name}"
         elif not is_plain(one) and holds_tensor(one, 3):
@@ -489,7 +493,7 @@ class _Capture:
     def is_there(self, recorder: Recorder, one: Tensor) -> bool:
         """Return True for arguments, and leaves from outside: they are returned as they are."""
         given = any(one is each for each in self.inputs)
-        return given or (one.is_leaf and recorder.is_known(one))
+        return given or (one.is_leaf and id(one) in self.found)
 
 
 def _objects(value: Any) -> Iterator[Any]:

@@ -213,10 +213,11 @@ def _in_chunks(
 ) -> Any:
     """Run parts of the batch one after the other and concatenate the results."""
     results = []
-    state = pb.get_rng_state() if randomness == "same" else None
+    generator = pb.default_generator
+    position = generator.position()
     for start in range(0, size, chunk_size):
-        if state is not None:  # one draw for the batch, not for each part
-            pb.set_rng_state(state)
+        if randomness == "same":  # one draw for the batch, not for each part
+            generator.go_back(*position)
         length = min(chunk_size, size - start)
         parts = [
             value if dim is None else value.narrow(dim, start, length)

@@ -30,6 +30,16 @@ cdef class RandomPosition:
         self._seed = seed
         self._offset = block
 
+    def position(self):
+        """Return where the stream is: the seed and the next block."""
+        return self._seed, self._offset
+
+    def go_back(self, uint64_t seed, uint64_t block):
+        """As set_position, to what `position` returned before: a program does so, too."""
+        self.note(seed, block, -1)
+        self._seed = seed
+        self._offset = block
+
     def take(self, uint64_t blocks):
         """Reserve counter blocks; return (seed, first block)."""
         found = self._seed, self._offset

@@ -66,6 +66,7 @@ ctypedef struct pb_capture:
     void (*allocated)(void *self, pb_storage *storage) noexcept
     void (*freed)(void *self, pb_storage *storage) noexcept
     void (*used)(void *self, pb_storage *storage) noexcept          # by the next kernel
+    int (*launching)(void *self, int type_id, pb_call *call) except -1      # NULL: no interest
     int (*launched)(void *self, int type_id, pb_call *call, int key, int64_t work) except -1
     # Without a kernel: the host reads memory (`what` does) or has written to it; a tensor changes.
     int (*read)(void *self, pb_storage *storage, const char *what) except -1
@@ -101,6 +102,7 @@ ctypedef struct pb_globals:
     int full_collection         # 1 while the collector runs over its oldest generation
     uint32_t gc_epoch
     int streams_used            # 1 once a stream other than a default one was current
+    int module_hooks            # 1: there are hooks of all modules
     int inference               # how many times inference mode is entered, over all threads
     uint16_t overrides          # TENSOR_OVERRIDES while a thread is in a TorchFunctionMode, or 0
     uint32_t transform          # how many transforms by reverse mode were begun, modulo 2 ** 32

@@ -11,5 +11,6 @@ cdef enum:
 
 
 cdef tuple code_names(object code)
+cdef list uses_of(object code, str name, object module)
 cdef list code_of_node(pb_node *node)
 cdef Py_ssize_t count_hooks(Tensor tensor)

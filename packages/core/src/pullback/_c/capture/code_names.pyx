@@ -88,6 +88,26 @@ cdef bint names_later(object code):
     return False
 
 
+cdef list uses_of(object code, str name, object module):
+    """Return the functions of a module, and of modules in it, that code uses by its global name."""
+    cdef list found = []
+    value = None
+    for one in dis.get_instructions(code):
+        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            value = module if one.argval == name else None
+        elif one.opname in ("LOAD_ATTR", "LOAD_METHOD") and value is not None:
+            value = getattr(value, one.argval, None)
+            if not isinstance(value, types.ModuleType):
+                found.append(value)
+                value = None
+        elif one.opname not in ("CACHE", "PUSH_NULL", "EXTENDED_ARG"):
+            value = None
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found += uses_of(constant, name, module)
+    return found
+
+
 cdef bint has_constant_name(list operations, Py_ssize_t position):
     """Return True if the second argument of a call, whose first one is pushed next, is a text."""
     cdef int depth = 0

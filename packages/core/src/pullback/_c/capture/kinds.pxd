@@ -2,6 +2,7 @@
 cdef enum kind_of_value:
     VALUE_FUNCTION
     VALUE_METHOD
+    VALUE_BUILTIN               # a function in C, perhaps of an object
     VALUE_WRAPPER               # a static or class method
     VALUE_PROPERTY
     VALUE_PARTIAL
@@ -22,6 +23,7 @@ cdef enum kind_of_value:
     VALUE_OPEN                  # an object whose attributes are the program's
     VALUE_LOADER
     VALUE_GENERATOR             # of random numbers, whose position a program moves
+    VALUE_RANDOM                # another source of random numbers
     VALUE_CLOSED
     VALUE_OBJECT
 

@@ -55,6 +55,7 @@ cdef class Kind:
 KINDS = [
     (VALUE_FUNCTION, types.FunctionType),
     (VALUE_METHOD, types.MethodType),
+    (VALUE_BUILTIN, types.BuiltinFunctionType),
     (VALUE_WRAPPER, (staticmethod, classmethod)),
     (VALUE_PROPERTY, property),
     (VALUE_PARTIAL, (functools.partial, functools.partialmethod)),
@@ -80,6 +81,9 @@ cdef int kind_of_values(object kind, str module):
     for known, bases in KINDS:
         if issubclass(kind, bases):
             return known
+    if module.startswith("numpy.random") or any(
+            [base.__module__ == "random" and base.__name__ == "Random" for base in kind.__mro__]):
+        return VALUE_RANDOM
     if issubclass(kind, Iterator) and module != "_io":
         return VALUE_ITERATOR
     if (module, name) in OPEN:

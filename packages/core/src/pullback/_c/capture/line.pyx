@@ -39,6 +39,8 @@ cdef class Line:
         if change == 0 or self.exact:
             found[0] = low
             return change == 0
+        if span == 0:               # no size differs
+            return False
         if change > (<int64_t>1 << 62) // span or -change > (<int64_t>1 << 62) // span:
             return False
         if change * part % span != 0:
@@ -49,7 +51,7 @@ cdef class Line:
     cdef bint extent(self, int64_t low, int64_t high, int64_t *found) noexcept:
         """Interpolate a number of elements, which may be proportional to the size's square."""
         cdef int64_t factor
-        if low != high and not self.exact and self.high < 1 << 31 and (
+        if low != high and self.low > 0 and not self.exact and self.high < 1 << 31 and (
                 low % (self.low * self.low) == 0):
             factor = low // (self.low * self.low)
             if factor <= (<int64_t>1 << 62) // (self.high * self.high) and (

@@ -14,6 +14,7 @@ cdef class Recorder:
     cdef readonly list launches
     cdef readonly list buffers
     cdef readonly dict changes          # address -> (tensor, its changes)
+    cdef dict copies                    # of a pass that is run ahead: number of a buffer -> before
     cdef set leaves                     # addresses of tensors that have come to require a gradient
     cdef readonly list draws            # (generator, seed, first block, blocks), in order
     cdef readonly str refusal
@@ -39,4 +40,8 @@ cdef class Recorder:
     cdef int use(self, pb_storage *storage) except -1
     cdef int launch(self, int type_id, pb_call *call, int key, int64_t work) except -1
     cdef bint decide(self, Tensor condition, object error) except -1
+    cdef int keep_written(self, int type_id, pb_call *call) except -1
     cdef list written(self)
+
+
+cdef object place_of(pb_storage *storage)

@@ -19,7 +19,8 @@ from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.layout cimport layout_contiguous, layout_shape
 from pullback._c.base.random_position cimport record_draws
 from pullback._c.base.state cimport (
-    HISTORY_CHANGED, LEAF_MADE, SIZE_AS_INT, SIZE_ASKED, capture_change, capture_size, globals_, pb_globals,
+    HISTORY_CHANGED, LEAF_MADE, SIZE_AS_INT, SIZE_ASKED, capture_change, capture_size, globals_,
+    pb_globals,
     thread_state)
 from pullback._c.base.types cimport pb_storage
 from pullback._c.capture.code_names cimport count_hooks
@@ -29,7 +30,7 @@ from pullback._c.program.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT, BUFFER_TEMPORARY, Buffer, Launch,
     launch_of)
 from pullback._c.program.program cimport Outer, Result, fill, result_of
-from pullback._c.program.run_values cimport find_draw, is_random, options_of
+from pullback._c.program.run_values cimport find_draw, is_random, joined_draws, options_of
 from pullback._c.program.simplify cimport decides_late
 from pullback._c.device.storage cimport (
     storage_new, storage_original, storage_release, storage_retain)
@@ -51,7 +52,7 @@ cdef inline object place(int type_id, int device, void *data):
     return <size_t>data ^ <size_t>type_id << 56 ^ <size_t>device << 48
 
 
-cdef inline object place_of(pb_storage *storage):
+cdef object place_of(pb_storage *storage):
     return place(storage.device_type, storage.device_index, storage.data)
 
 
@@ -76,7 +77,7 @@ cdef class Recorder:
         self.forward = forward
         self.launches, self.buffers, self.draws, self.steps, self.begins = [], [], [], [], []
         self.changes, self.live, self.known, self.before = {}, {}, {}, {}
-        self.leaves = set()
+        self.leaves, self.copies = set(), {}
         self.sizes = sizes
         self.inputs = list(inputs)
         self.hooks_before = [count_hooks(tensor) for tensor in inputs]
@@ -116,6 +117,8 @@ cdef class Recorder:
         self.hooks.element = element
         if self.sizes is not None:
             self.hooks.sized = sized
+        if self.forward is not None:
+            self.hooks.launching = launching
         self.sequence = self.hooks.state.sequence
         self.hooks.oldest = self.sequence if self.forward is None else self.forward.sequence
         record_draws(self.draws)
@@ -295,39 +298,6 @@ cdef class Recorder:
         cdef Buffer buffer = <Buffer>self.live.get(place_of(tensor.storage))
         return buffer is None or buffer.kind == BUFFER_INPUT or buffer.kind == BUFFER_OUTER
 
-    def outer_sources(self, Recorder before not None):
-        """Make outer memory further arguments; return where each comes from, and new results.
-
-        A source is ("result", number), a result to add to the program that ``before`` has recorded;
-        ("input", number), that program's argument; or ("outside", tensor).
-        """
-        cdef Buffer buffer, origin
-        cdef Tensor flat
-        cdef list sources = [], results = []
-        for buffer in self.buffers:
-            if buffer.kind != BUFFER_OUTER:
-                continue
-            flat = tensor_wrap(storage_retain(buffer.storage),
-                               layout_contiguous(1, &buffer.storage.nbytes), 0, PB_U8)
-            origin = <Buffer>before.live.get(place_of(buffer.storage))
-            begin = 0
-            if origin is not None and origin.kind == BUFFER_INPUT:
-                sources.append(("input", origin.input))
-                begin = before.begins[origin.input]
-            elif origin is not None and origin.kind != BUFFER_OUTER:
-                sources.append(("result", len(results)))
-                results.append(flat)
-            else:
-                sources.append(("outside", flat))
-            storage_release(buffer.storage)     # the argument has it
-            buffer.storage = NULL
-            buffer.kind = BUFFER_INPUT
-            buffer.input = <int>len(self.inputs)
-            self.inputs.append(flat)
-            self.begins.append(begin)
-        self.known.clear()
-        return sources, results
-
     def has_new_hooks(self):
         """Return True if an argument has hooks that it had not, or keeps its gradient since."""
         return self.hooks_before != [
@@ -355,6 +325,35 @@ cdef class Recorder:
         self.inputs.append(grad)
         self.begins.append(0)
         return True
+
+    cdef int keep_written(self, int type_id, pb_call *call) except -1:
+        """Copy memory from outside that a kernel is about to write, so that it can be restored."""
+        cdef Buffer buffer
+        cdef pb_storage *copy
+        cdef int i
+        for i in range(call.nout):
+            buffer = <Buffer>self.live.get(place(type_id, call.out[i].device, call.out[i].base))
+            if buffer is None or buffer.kind != BUFFER_OUTER or buffer.number in self.copies:
+                continue
+            copy = storage_new(buffer.device_type, buffer.device_index, buffer.storage.nbytes)
+            self.live.pop(place_of(copy), None)
+            self.copies[buffer.number] = tensor_wrap(
+                copy, layout_contiguous(1, &copy.nbytes), 0, PB_U8)
+            fill(copy, buffer.storage)
+        return 0
+
+    def restore(self):
+        """Undo what a pass has done that was run ahead: memory from outside, random numbers."""
+        cdef Tensor copy
+        cdef Outer prior
+        for number, copy in self.copies.items():
+            fill((<Buffer>self.buffers[number]).storage, copy.storage)
+        for key, prior in self.known.items():
+            if prior.storage != NULL:
+                prior.storage.version = self.before[key]
+        for generator, seed, first, blocks in reversed(self.draws):
+            if blocks != -1:
+                generator.set_position(seed, first)
 
     cdef list written(self):
         """Return the memory that was there before and has been written, with how often."""
@@ -427,7 +426,11 @@ cdef class Recorder:
         recording.buffers = self.buffers
         recording.begins = self.begins
         recording.outers = self.written()
-        recording.draws = [(generator, blocks) for generator, _, _, blocks in self.draws]
+        recording.draws = joined_draws(
+            self.draws, self.launches, [] if self.forward is None else self.forward.draws)
+        if recording.draws is None:
+            self.refuse_now("a state of random numbers from before")
+            return None
         recording.reads_options = all(count == fused for _, count, fused in self.steps)
         if self.sizes is not None:
             self.recording = recording.copy()
@@ -498,6 +501,10 @@ cdef void used(void *self, pb_storage *storage) noexcept:
         recorder.use(storage)
     except BaseException as error:
         recorder.failure = error
+
+
+cdef int launching(void *self, int type_id, pb_call *call) except -1:
+    return (<Recorder>self).keep_written(type_id, call)
 
 
 cdef int launched(void *self, int type_id, pb_call *call, int key, int64_t work) except -1:

@@ -15,16 +15,16 @@ from collections import OrderedDict
 from cpython.object cimport PyObject_GenericGetAttr
 
 from pullback._c.capture.code_names cimport (
-    ASKS_BY_NAME, COMPARES_OBJECTS, IMPORTS, NAMES_LATER, code_names)
+    ASKS_BY_NAME, COMPARES_OBJECTS, IMPORTS, NAMES_LATER, code_names, uses_of)
 from pullback._c.capture.guards cimport (
     GUARD_ABSENT, GUARD_CALL, GUARD_CELL, GUARD_CLASS, GUARD_DICT, GUARD_FUNCTION, GUARD_ITEMS,
     GUARD_LENGTH, GUARD_LIST, IGNORED, Guard, guard_of, parts_of, shown_key)
 from pullback._c.capture.kinds cimport (
-    Kind, VALUE_ARRAY, VALUE_CACHE, VALUE_CLASS, VALUE_CLOSED, VALUE_DICT, VALUE_FUNCTION,
-    VALUE_GENERATOR, VALUE_GETTER, VALUE_ITERATOR, VALUE_LIST, VALUE_LOADER, VALUE_METHOD,
-    VALUE_OF_THREAD, VALUE_OPEN, VALUE_PARTIAL, VALUE_PROPERTY, VALUE_PROXY, VALUE_REFERENCE,
-    VALUE_SET, VALUE_TUPLE, VALUE_VARIABLE, VALUE_VIEW, VALUE_WRAPPER, is_closed, is_library,
-    kind_of)
+    Kind, VALUE_ARRAY, VALUE_BUILTIN, VALUE_CACHE, VALUE_CLASS, VALUE_CLOSED, VALUE_DICT,
+    VALUE_FUNCTION, VALUE_GENERATOR, VALUE_GETTER, VALUE_ITERATOR, VALUE_LIST, VALUE_LOADER,
+    VALUE_METHOD, VALUE_OF_THREAD, VALUE_OPEN, VALUE_PARTIAL, VALUE_PROPERTY, VALUE_PROXY,
+    VALUE_RANDOM, VALUE_REFERENCE, VALUE_SET, VALUE_TUPLE, VALUE_VARIABLE, VALUE_VIEW,
+    VALUE_WRAPPER, is_closed, is_library, kind_of)
 from pullback._c.capture.spec cimport is_plain, own_attributes
 from pullback._c.graph.tensor cimport Tensor, is_tensor
 
@@ -49,6 +49,7 @@ cdef set OPTIONS = {
 cdef set RUN_BY_NAME = {"forward", "backward", "setup_context", "jvp", "vmap"}  # nothing names them
 cdef set UNCALLED = {"__init__", "__new__", "__repr__", "__str__", "__getstate__", "__setstate__"}
 
+cdef object RANDOM = frozenset({"random", "numpy", "numpy.random"})     # modules
 cdef object STATE = frozenset({"get_rng_state", "default_generator"})      # of random numbers
 
 
@@ -228,6 +229,11 @@ cdef class Walk:
         elif kind == VALUE_METHOD:
             self.later(value.__func__, where)
             self.later(value.__self__, where)
+        elif kind == VALUE_BUILTIN:
+            if not isinstance(value.__self__, (type, types.ModuleType)):
+                self.later(value.__self__, where)
+        elif kind == VALUE_RANDOM:
+            raise CannotWatch(f"draws numbers of another generator, {where}")
         elif kind == VALUE_WRAPPER:
             self.later(value.__func__, where)
         elif kind == VALUE_PROPERTY:
@@ -378,6 +384,9 @@ cdef class Walk:
         for name in names:
             if name in spaces:
                 self.watch(GUARD_DICT, spaces, name, spaces[name], name)
+                if getattr(spaces[name], "__name__", None) in RANDOM:
+                    for used in uses_of(function.__code__, name, spaces[name]):
+                        self.later(used, name)
                 continue
             if does & IMPORTS and name in sys.modules:
                 self.watch(GUARD_DICT, sys.modules, name, sys.modules[name], name)

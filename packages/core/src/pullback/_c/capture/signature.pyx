@@ -343,4 +343,4 @@ cdef bint must_run_eagerly() noexcept:
     """True if this thread's calls run eagerly now, so that all of their ops are seen."""
     cdef pb_state *state = thread_state()
     return (process.capture != NULL or state.levels or process.anomaly or state.saved_hooks != NULL
-            or process.overrides)
+            or process.overrides or process.module_hooks)

@@ -338,6 +338,8 @@ cdef inline int call_present(int type_id, pb_call *call, int key, int64_t work) 
 
 cdef int call_captured(int type_id, pb_call *call, int key, int64_t work) except -1:
     """Run a kernel, and record it for a capture of this thread."""
+    if capturing() and process.capture.launching != NULL:
+        process.capture.launching(process.capture.self, type_id, call)
     call_noted(device_types() + type_id, type_id, call, key, work)
     if capturing():
         process.capture.launched(process.capture.self, type_id, call, key, work)

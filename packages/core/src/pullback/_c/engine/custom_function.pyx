@@ -20,8 +20,8 @@ from pullback._c.graph.node cimport (
     node_set_meta, show_to_collector)
 from pullback._c.dispatch.observer cimport begin_function, end_numbered
 from pullback._c.graph.record cimport (
-    bump_version, check_inplace, move_retained, rebase, says_requires_grad, tensor_edge,
-    tensor_needs_grad)
+    bump_version, check_inplace, edge_as_it_is, move_retained, rebase, says_requires_grad,
+    tensor_edge, tensor_needs_grad)
 from pullback._c.graph.saved cimport (
     check_savable, node_check_alive, save_object, save_tensor, saved_unpack)
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
@@ -300,7 +300,7 @@ cdef list attach_outputs(FunctionNode ctx, list raw, list inputs):
     ctx.node = node
     ctx.output_is_tensor = shared([is_tensor(item) for item in raw])
     for i in range(<uint32_t>len(inputs)):
-        tensor_edge(<Tensor>inputs[i], node_edges(node) + i)
+        edge_as_it_is(<Tensor>inputs[i], node_edges(node) + i)     # forward may have written
     for i in range(<uint32_t>len(raw)):
         item = raw[i]
         if not is_tensor(item):

@@ -11,6 +11,7 @@ cdef int node_finish(Op op, pb_node *node, PyObject **args, object result, uint6
 cdef int node_save_outputs(Op op, pb_node *node, PyObject **args, object result,
                            uint64_t mask) except -1
 cdef int tensor_edge(Tensor tensor, pb_edge *edge) except -1
+cdef int edge_as_it_is(Tensor tensor, pb_edge *edge) except -1
 cdef int view_refresh(Tensor view) except -1
 cdef bint tensor_needs_grad(Tensor tensor) except -1
 cdef bint says_requires_grad(Tensor tensor) except -1

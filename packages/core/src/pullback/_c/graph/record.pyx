@@ -98,6 +98,11 @@ cdef int tensor_edge(Tensor tensor, pb_edge *edge) except -1:
     """Fill the edge that a tensor's gradient flows to; its node is NULL if it needs none."""
     if tensor.flags & TENSOR_IS_VIEW and tensor.extra.view_version != tensor.storage.version:
         view_refresh(tensor)
+    return edge_as_it_is(tensor, edge)
+
+
+cdef int edge_as_it_is(Tensor tensor, pb_edge *edge) except -1:
+    """As tensor_edge; of a view whose memory was written since, what its elements came from."""
     if tensor.node != NULL:
         edge.node = node_retain(tensor.node)
         edge.nr = tensor.output_nr

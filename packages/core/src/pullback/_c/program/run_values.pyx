@@ -43,6 +43,8 @@ cdef bint find_draw(Launch launch, list draws):
         _, taken, first, blocks = draws[i]
         if blocks is None:
             return False
+        if blocks < 0:              # the generator went back
+            continue
         if seed == taken and first <= offset < first + blocks:
             launch.draw = i
             launch.seed = seed_at
@@ -50,6 +52,43 @@ cdef bint find_draw(Launch launch, list draws):
             launch.draw_shift = offset - first
             return True
     return False
+
+
+cdef list joined_draws(list draws, list launches, list before):
+    """Return the draws of a program; a generator that went back has one, which begins at first.
+
+    ``before`` are the draws of the pass whose backward pass this is: where generators go back to
+    one of those, the draw begins where that pass began. None if one goes back behind that, or where
+    a backward pass does not go on from where it began.
+    """
+    cdef list found = [], moved = []
+    cdef dict firsts = {}, places = {}, ends = {}
+    cdef set going_back = {id(generator) for generator, _, _, blocks in draws if blocks == -1}
+    cdef Launch launch
+    for generator, seed, first, blocks in before:
+        firsts.setdefault(id(generator), (seed, first))
+        ends[id(generator)] = first + max(blocks, 0)
+    for generator, seed, first, blocks in draws:
+        if id(generator) not in going_back:
+            moved.append((len(found), 0))
+            found.append((generator, blocks))
+            continue
+        seed_there, begin = firsts.setdefault(id(generator), (seed, first))
+        if seed != seed_there or first < begin:
+            return None
+        place = places.setdefault(id(generator), len(found))
+        if place == len(found):
+            found.append(None)
+        found[place] = generator, first + max(blocks, 0) - begin
+        moved.append((place, first - begin))
+    for key, end in ends.items():
+        if key in places and found[places[key]][1] != end - firsts[key][1]:
+            return None
+    for launch in launches:
+        if launch.draw >= 0:
+            launch.draw, shift = moved[launch.draw]
+            launch.draw_shift += shift
+    return found
 
 
 cdef list take_draws(list draws, list launches):

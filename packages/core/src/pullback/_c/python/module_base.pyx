@@ -10,6 +10,7 @@ from cpython.exc cimport PyErr_Fetch, PyErr_NormalizeException, PyErr_Restore
 from cpython.object cimport PyObject, PyObject_GenericSetAttr
 from cpython.ref cimport Py_XDECREF
 
+from pullback._c.base.state cimport globals_, pb_globals
 from pullback._c.graph.tensor cimport is_tensor
 
 __all__ = ["ModuleBase", "observe_module_calls", "set_call_hooked", "set_note_failure"]
@@ -28,13 +29,12 @@ cdef tuple MEMBERS = ("_parameters", "_buffers", "_modules")
 # A call with an entry in one of these goes through `_call_impl`.
 cdef tuple HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks",
                     "_forward_pre_hooks")
-cdef bint call_hooked = False
+cdef pb_globals *process = globals_()
 
 
 def set_call_hooked(bint hooked):
     """Say that every call of every module goes through ``_call_impl``, for hooks of all modules."""
-    global call_hooked
-    call_hooked = hooked
+    process.module_hooks = hooked
 
 
 cdef object own_call = None             # nn.Module._call_impl
@@ -145,7 +145,7 @@ cdef class ModuleBase:
         cdef PyObject **attributes = _PyObject_GetDictPtr(self)
         cdef PyObject *hooks
         cdef PyObject *result
-        cdef bint hooked = call_hooked
+        cdef bint hooked = process.module_hooks != 0
         for name in HOOKS:
             hooks = NULL
             if attributes[0] != NULL:

@@ -31,7 +31,7 @@ from pullback._c.device.storage cimport storage_release, storage_retain
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD,
     Tensor, is_tensor, same_device, set_run_from_root, tensor_data, tensor_device, tensor_extra,
-    tensor_requires_grad, tensor_set_node)
+    tensor_set_node)
 from pullback._c.base.types cimport (
     NODE_HOOKED, STORAGE_INFERENCE, pb_edge, pb_node, pb_storage)
 

@@ -40,7 +40,7 @@ class Surroundings:
 
     def __init__(self, with_random_numbers):
         self.device = get_default_device()
-        self.random_state = random.get_rng_state() if with_random_numbers else None
+        self.random_state = random.default_generator.position() if with_random_numbers else None
         self.autocast_state = get_autocast_state()
 
     @contextlib.contextmanager
@@ -48,7 +48,7 @@ class Surroundings:
         """Restore them inside a ``with`` block."""
         with random.fork_rng(enabled=self.random_state is not None), self.device:
             if self.random_state is not None:
-                random.set_rng_state(self.random_state)
+                random.default_generator.go_back(*self.random_state)
             with autocast_as_in(self.autocast_state):
                 yield
 

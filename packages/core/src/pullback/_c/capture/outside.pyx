@@ -1,15 +1,28 @@
 # build: small
-"""Where the graph of what was recorded goes on outside."""
+"""What a recorded pass has in common with what was there before: its graph, and memory."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
+from pullback.abi cimport PB_U8
+from pullback._c.base.layout cimport layout_contiguous
 from pullback._c.base.types cimport NODE_ACCUMULATE, NODE_FREED, node_edges, pb_edge, pb_node
 from pullback._c.capture.code_names cimport code_of_node
-from pullback._c.capture.recorder cimport Recorder
-from pullback._c.graph.tensor cimport Tensor
+from pullback._c.capture.recorder cimport Recorder, place_of
+from pullback._c.device.storage cimport storage_release, storage_retain
+from pullback._c.graph.node cimport node_object
+from pullback._c.graph.tensor cimport Tensor, tensor_wrap
+from pullback._c.program.launches cimport BUFFER_INPUT, BUFFER_OUTER, Buffer
 
-__all__ = ["outer_edges"]
+__all__ = ["edge_of", "outer_edges", "outer_sources"]
+
+
+def edge_of(Tensor tensor not None):
+    """Return where the gradient of a tensor goes: its node and output number; a leaf itself.
+
+    Of a view whose memory was written since, that is what its elements came from.
+    """
+    return tensor if tensor.node == NULL else (node_object(tensor.node), tensor.output_nr)
 
 
 def outer_edges(Recorder recorder not None, list outputs not None, tuple inputs not None):
@@ -66,3 +79,37 @@ def outer_edges(Recorder recorder not None, list outputs not None, tuple inputs 
             if edge.node != NULL:
                 pending.append((<size_t>edge.node, edge.nr))
     return targets, freed, code
+
+
+def outer_sources(Recorder recorder not None, Recorder before not None):
+    """Make outer memory further arguments; return where each comes from, and new results.
+
+    A source is ("result", number), a result to add to the program that ``before`` has recorded;
+    ("input", number), that program's argument; or ("outside", tensor).
+    """
+    cdef Buffer buffer, origin
+    cdef Tensor flat
+    cdef list sources = [], results = []
+    for buffer in recorder.buffers:
+        if buffer.kind != BUFFER_OUTER:
+            continue
+        flat = tensor_wrap(storage_retain(buffer.storage),
+                           layout_contiguous(1, &buffer.storage.nbytes), 0, PB_U8)
+        origin = <Buffer>before.live.get(place_of(buffer.storage))
+        begin = 0
+        if origin is not None and origin.kind == BUFFER_INPUT:
+            sources.append(("input", origin.input))
+            begin = before.begins[origin.input]
+        elif origin is not None and origin.kind != BUFFER_OUTER:
+            sources.append(("result", len(results)))
+            results.append(flat)
+        else:
+            sources.append(("outside", flat))
+        storage_release(buffer.storage)     # the argument has it
+        buffer.storage = NULL
+        buffer.kind = BUFFER_INPUT
+        buffer.input = <int>len(recorder.inputs)
+        recorder.inputs.append(flat)
+        recorder.begins.append(begin)
+    recorder.known.clear()
+    return sources, results
