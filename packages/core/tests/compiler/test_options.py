@@ -1,6 +1,7 @@
 """compile: options of optimizers that change between steps, as schedulers change them."""
 
 import copy
+import warnings
 
 import pytest
 
@@ -193,3 +194,80 @@ def test_scheduler_inside_is_not_replayed_without_its_step():
         step()
     assert opt.param_groups[0]["lr"] == 0.5 * 0.5**6
     assert x.tolist() == [1 - (1 - 0.5**6)] * 2
+
+
+def rate_of(group):
+    return group["lr"]
+
+
+# Code beside a step: what it returns, and whether it depends on the learning rate.
+BESIDE = {
+    "state of a module": (lambda net, opt, sched: sorted(net.state_dict()), False),
+    "parameters of groups": (
+        lambda net, opt, sched: [
+            float(len(pb.nn.utils.clip_grad_norm_(group["params"], 9.0).shape))
+            for group in opt.param_groups
+        ],
+        False,
+    ),
+    "first group": (lambda net, opt, sched: len(opt.param_groups[0]["params"]), False),
+    "name of a metric": (lambda net, opt, sched: {"lr": 1.0, "momentum": len("lr ")}, False),
+    "name of an argument": (lambda net, opt, sched: dict(lr=1.0, x=2), False),
+    "item": (lambda net, opt, sched: opt.param_groups[0]["lr"], True),
+    "items": (lambda net, opt, sched: [group["lr"] for group in opt.param_groups], True),
+    "metric": (lambda net, opt, sched: {"lr": opt.param_groups[0]["lr"]}, True),
+    "get": (lambda net, opt, sched: opt.param_groups[0].get("lr"), True),
+    "key": (lambda net, opt, sched: [opt.param_groups[0][key] for key in ("lr",)], True),
+    "copy": (lambda net, opt, sched: {**opt.param_groups[0]}["lr"], True),
+    "all items": (
+        lambda net, opt, sched: [v for k, v in opt.param_groups[0].items() if k[0] == "l"],
+        True,
+    ),
+    "helper": (lambda net, opt, sched: rate_of(opt.param_groups[0]), True),
+    "helper for each": (lambda net, opt, sched: [rate_of(g) for g in opt.param_groups], True),
+    "last rates": (lambda net, opt, sched: sched.get_last_lr()[0], True),
+    "state": (lambda net, opt, sched: opt.state_dict()["param_groups"][0]["lr"], True),
+    "state of the schedule": (lambda net, opt, sched: sched.state_dict()["_last_lr"][0], True),
+    "text": (lambda net, opt, sched: repr(opt), True),
+    "by name": (lambda net, opt, sched: getattr(opt, "param_groups")[0]["lr"], True),  # noqa: B009
+}
+
+
+def loop(net, opt, sched):
+    for group in opt.param_groups:
+        pb.nn.utils.clip_grad_value_(group["params"], 5.0)
+
+
+BESIDE["loop"] = (loop, False)
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_code_beside_a_step_depends_on_a_rate_only_if_it_reads_it(name):
+    function, reads = BESIDE[name]
+
+    def run(compile_it):
+        pb.manual_seed(0)
+        net = pb.nn.Linear(3, 2)
+        opt = pb.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        sched = pb.optim.lr_scheduler.CosineAnnealingLR(opt, 20)
+
+        def step(x):
+            opt.zero_grad()
+            net(x).square().sum().backward()
+            opt.step()
+            return function(net, opt, schedule)
+
+        schedule = sched if reads else None  # which has a state that changes
+        step = pb.compile(step) if compile_it else step
+        found = []
+        for _ in range(7):
+            found += [step(pb.randn(4, 3)), net.weight.tolist()]
+            sched.step()
+        return found, step
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (found, step), (expected, _) = run(True), run(False)
+    assert found == expected
+    if not reads:
+        assert len(step.entries) <= 2 and step.entries[-1].runs >= 4

@@ -230,6 +230,7 @@ class Compiled(CompiledCallable):
         if capture.entry.program is None:  # it made what a later call finds
             self._kept += 1
             return value
+        reads_options = reads_options or capture.reads_options
         signature.guard(guards, capture.entry.program.writes)
         if not signature.holds():  # the function changes what it refers to
             self._kept += 1
@@ -347,7 +348,7 @@ class _Capture:
         self.takes_elements = True  # that item() returns a number which is not read
         self.inputs = entry.signature.tensors
         self.refusal: str | None = None
-        self.has_effects = False
+        self.has_effects = self.reads_options = False
         self.is_late = False
         self.sizes = sizes
         self.structure: Any = None  # of the function's value
@@ -375,6 +376,7 @@ class _Capture:
         finally:
             recorder.end()
             self.has_effects = recorder.has_effects()
+            self.reads_options = recorder.reads_options
         try:
             self.refusal = recorder.refusal
             made = [value]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 import pullback
 from pullback import Tensor
 from pullback._c.base.state import swap_grad_enabled
-from pullback._c.python.optimizer_steps import clear_grads, gather
+from pullback._c.python.optimizer_steps import clear_grads, gather, note_options_read
 from pullback.optim._groups import cast_state, fill_with_zeros, split_names
 from pullback.utils.hooks import RemovableHandle
 
@@ -295,6 +295,7 @@ class Optimizer:
             raise ValueError("can't optimize a non-leaf Tensor")
 
     def __repr__(self):
+        note_options_read()
         lines = [f"{type(self).__name__} ("]
         for number, group in enumerate(self.param_groups):
             lines.append(f"Parameter Group {number}")
@@ -304,6 +305,7 @@ class Optimizer:
     # ---- copies and state dicts ------------------------------------------------------------------
 
     def __getstate__(self):
+        note_options_read()
         return {
             "defaults": self.defaults,
             "state": self.state,
@@ -352,6 +354,7 @@ class Optimizer:
         A parameter's number is its position among the parameters of all groups. Tensors of the
         state are not copied.
         """
+        note_options_read()
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         numbers: dict[int, int] = {}

@@ -51,6 +51,10 @@ cdef enum capture_change:
     LEAF_MADE                   # it comes to require a gradient
 
 
+cdef enum:
+    OPTIONS_READ = -1
+
+
 cdef enum capture_size:
     SIZE_ASKED                  # a size, or a tuple of sizes
     SIZE_AS_INT                 # one that is given as an int
@@ -76,7 +80,8 @@ ctypedef struct pb_capture:
     # What comes next depends on a one-element tensor: returns its truth. Where that is False, the
     # caller raises `error`, or one of that class; None: it raises nothing.
     bint (*decided)(void *self, PyObject *condition, PyObject *error) except -1
-    # An optimizer updates so many parameters of a group from here on.
+    # An optimizer updates so many parameters of a group from here on; OPTIONS_READ: the program
+    # gets the options of its groups, and depends on them.
     int (*stepped)(void *self, PyObject *group, Py_ssize_t count) except -1
     # Python code asks for the only element of a tensor, `value`: returns what it gets.
     object (*element)(void *self, object tensor, object value)

@@ -12,5 +12,7 @@ cdef enum:
 
 cdef tuple code_names(object code)
 cdef list uses_of(object code, str name, object module)
+cdef bint reads_texts(object code, object some)
+cdef bint uses_by_text(object code, str name)
 cdef list code_of_node(pb_node *node)
 cdef Py_ssize_t count_hooks(Tensor tensor)

@@ -108,6 +108,67 @@ cdef list uses_of(object code, str name, object module):
     return found
 
 
+cdef bint reads_texts(object code, object some):
+    """Return True for code that may use one of some texts as a key, or pass it on.
+
+    In a display of a dict, or as the name of an argument, it does not.
+    """
+    cdef list operations = instructions_of(code)
+    cdef Py_ssize_t position
+    for position in range(len(operations) - 1):
+        one, other = operations[position], operations[position + 1].opname
+        if one.opname != "LOAD_CONST":
+            continue
+        if isinstance(one.argval, str):
+            if one.argval in some and not other.startswith("LOAD_"):
+                return True
+        elif isinstance(one.argval, tuple) and not some.isdisjoint(
+                [text for text in one.argval if isinstance(text, str)]):
+            if other not in ("BUILD_CONST_KEY_MAP", "CALL_KW", "CALL_FUNCTION_KW"):
+                return True
+    return any([reads_texts(constant, some) for constant in code.co_consts
+                if isinstance(constant, types.CodeType)])
+
+
+cdef bint uses_by_text(object code, str name):
+    """Return True if code takes nothing but items with constant keys of what ``x.name`` lists."""
+    cdef list operations = instructions_of(code)
+    cdef set variables = set()
+    cdef Py_ssize_t position
+    cdef list after
+    for position, one in enumerate(operations):
+        if one.argval != name:
+            continue
+        after = operations[position + 1:position + 5]
+        kinds = [each.opname for each in after]
+        if kinds[:2] == ["LOAD_CONST", "BINARY_SUBSCR"] and is_text_key(after[2:]):
+            continue
+        if kinds[:3] != ["GET_ITER", "FOR_ITER", "STORE_FAST"]:
+            return False
+        variables.add(after[2].argval)
+    for position, one in enumerate(operations):
+        used = one.argval if type(one.argval) is tuple else (one.argval,)
+        if "FAST" not in one.opname or variables.isdisjoint(used):
+            continue
+        if one.opname != "STORE_FAST" and not (
+                one.opname.startswith("LOAD_FAST") and type(one.argval) is str
+                and is_text_key(operations[position + 1:position + 3])):
+            return False
+    return not any([name in constant.co_names for constant in code.co_consts
+                    if isinstance(constant, types.CodeType)])
+
+
+cdef bint is_text_key(list operations):
+    return len(operations) >= 2 and operations[0].opname == "LOAD_CONST" and (
+        isinstance(operations[0].argval, str)
+        and operations[1].opname in ("BINARY_SUBSCR", "STORE_SUBSCR"))
+
+
+cdef list instructions_of(object code):
+    return [one for one in dis.get_instructions(code)
+            if one.opname not in ("CACHE", "EXTENDED_ARG", "NOP", "PUSH_NULL", "KW_NAMES")]
+
+
 cdef bint has_constant_name(list operations, Py_ssize_t position):
     """Return True if the second argument of a call, whose first one is pushed next, is a text."""
     cdef int depth = 0

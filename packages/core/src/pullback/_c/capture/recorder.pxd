@@ -19,6 +19,7 @@ cdef class Recorder:
     cdef readonly list draws            # (generator, seed, first block, blocks), in order
     cdef readonly str refusal
     cdef bint strict
+    cdef readonly bint reads_options    # the program has asked for those of an optimizer
     cdef object failure                 # an exception of the recorder itself
     cdef list steps                     # of optimizers: [group, parameters, those of fused steps]
     cdef dict live                      # place of memory -> its Buffer

@@ -19,9 +19,8 @@ from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.layout cimport layout_contiguous, layout_shape
 from pullback._c.base.random_position cimport record_draws
 from pullback._c.base.state cimport (
-    HISTORY_CHANGED, LEAF_MADE, SIZE_AS_INT, SIZE_ASKED, capture_change, capture_size, globals_,
-    pb_globals,
-    thread_state)
+    HISTORY_CHANGED, LEAF_MADE, OPTIONS_READ, SIZE_AS_INT, SIZE_ASKED, capture_change,
+    capture_size, globals_, pb_globals, thread_state)
 from pullback._c.base.types cimport pb_storage
 from pullback._c.capture.code_names cimport count_hooks
 from pullback._c.capture.spec cimport has_own_memory
@@ -565,7 +564,9 @@ cdef bint decided(void *self, PyObject *condition, PyObject *error) except -1:
 
 
 cdef int stepped(void *self, PyObject *group, Py_ssize_t count) except -1:
-    if count:
+    if count == OPTIONS_READ:
+        (<Recorder>self).reads_options = True
+    elif count:
         (<Recorder>self).steps.append([<object>group, count, 0])
     return 0
 

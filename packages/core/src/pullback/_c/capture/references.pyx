@@ -15,7 +15,8 @@ from collections import OrderedDict
 from cpython.object cimport PyObject_GenericGetAttr
 
 from pullback._c.capture.code_names cimport (
-    ASKS_BY_NAME, COMPARES_OBJECTS, IMPORTS, NAMES_LATER, code_names, uses_of)
+    ASKS_BY_NAME, COMPARES_OBJECTS, IMPORTS, NAMES_LATER, code_names, reads_texts, uses_by_text,
+    uses_of)
 from pullback._c.capture.guards cimport (
     GUARD_ABSENT, GUARD_CALL, GUARD_CELL, GUARD_CLASS, GUARD_DICT, GUARD_FUNCTION, GUARD_ITEMS,
     GUARD_LENGTH, GUARD_LIST, IGNORED, Guard, guard_of, parts_of, shown_key)
@@ -39,9 +40,8 @@ cdef set COUNTERS = {"_step_count", "_opt_called", "_version", "_non_persistent_
 
 # Names and keys by which code may read an option of an optimizer, as the optimizers of this package
 # do to pass it to a fused step.
-cdef set READS_OPTIONS = {
-    *("state_dict", "param_groups", "get_last_lr", "get_lr", "_last_lr", "defaults"),
-}
+cdef set READS_OPTIONS = {"_last_lr", "defaults"}
+cdef set BY_KEY = {"get", "pop", "setdefault", "itemgetter", "__getitem__"}
 cdef set OPTIONS = {
     *("lr", "betas", "eps", "weight_decay", "momentum", "dampening", "alpha", "lr_decay"),
 }
@@ -378,8 +378,8 @@ cdef class Walk:
             names = names | texts
         if not names.isdisjoint(STATE):
             raise CannotWatch(f"may ask for the state of random numbers, {where}")
-        if not (names.isdisjoint(READS_OPTIONS) and texts.isdisjoint(OPTIONS)):
-            self.reads_options = True
+        if not self.reads_options:
+            self.reads_options = may_read_options(function.__code__, names, texts)
         absent = self.absent.setdefault(<size_t><void *>spaces, (spaces, where, set()))[2]
         for name in names:
             if name in spaces:
@@ -491,6 +491,16 @@ cdef class Walk:
             elif isinstance(value, types.FunctionType):
                 self.later(value, where)
         return 0
+
+
+cdef bint may_read_options(object code, object names, object texts):
+    """Return True if code may read options of an optimizer, besides by methods, which note it."""
+    if not names.isdisjoint(READS_OPTIONS):
+        return True
+    if not texts.isdisjoint(OPTIONS) and (
+            not names.isdisjoint(BY_KEY) or reads_texts(code, OPTIONS)):
+        return True
+    return "param_groups" in names and not uses_by_text(code, "param_groups")
 
 
 cdef list flat(object value):

@@ -8,6 +8,7 @@ import warnings
 import weakref
 
 from pullback import Tensor
+from pullback._c.python.optimizer_steps import note_options_read
 from pullback.optim.optimizer import Optimizer
 
 __all__ = ["LRScheduler"]
@@ -113,6 +114,7 @@ class LRScheduler:
 
     def get_last_lr(self):
         """Return the learning rates of the groups that were set last."""
+        note_options_read()
         return self._last_lr
 
     def get_lr(self):
@@ -130,6 +132,7 @@ class LRScheduler:
 
     def state_dict(self):
         """Return a dict of what a schedule consists of, but for the optimizer."""
+        note_options_read()
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict):
