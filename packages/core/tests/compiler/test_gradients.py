@@ -177,7 +177,7 @@ LEAVES = {
 def test_leaves_that_the_function_makes(way):
     def run(wrap):
         net = network(4)
-        optimizer = pb.optim.Adam(net.parameters())
+        optimizer = pb.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
 
         def function(x):
             x = LEAVES[way](x)

@@ -241,6 +241,7 @@ def loop(net, opt, sched):
 BESIDE["loop"] = (loop, False)
 
 
+@needs_kernels
 @pytest.mark.parametrize("name", BESIDE)
 def test_code_beside_a_step_depends_on_a_rate_only_if_it_reads_it(name):
     function, reads = BESIDE[name]

@@ -135,7 +135,8 @@ cdef bint uses_by_text(object code, str name):
     cdef list operations = instructions_of(code)
     cdef set variables = set()
     cdef Py_ssize_t position
-    cdef list after
+    cdef list inner = [constant for constant in code.co_consts
+                       if isinstance(constant, types.CodeType)]
     for position, one in enumerate(operations):
         if one.argval != name:
             continue
@@ -143,9 +144,25 @@ cdef bint uses_by_text(object code, str name):
         kinds = [each.opname for each in after]
         if kinds[:2] == ["LOAD_CONST", "BINARY_SUBSCR"] and is_text_key(after[2:]):
             continue
-        if kinds[:3] != ["GET_ITER", "FOR_ITER", "STORE_FAST"]:
-            return False
-        variables.add(after[2].argval)
+        if kinds[:3] == ["GET_ITER", "FOR_ITER", "STORE_FAST"]:
+            variables.add(after[2].argval)
+        elif kinds[:1] != ["GET_ITER"] or kinds[1:2] == ["FOR_ITER"] or not all(
+                [takes_by_text(instructions_of(each), items_of(each)) for each in inner]):
+            return False                # the last: a comprehension is a function of its own
+    return takes_by_text(operations, variables) and not any(
+        [name in each.co_names for each in inner])
+
+
+cdef set items_of(object code):
+    """Return the variables for the items over which a comprehension goes."""
+    cdef list operations = instructions_of(code)
+    return {other.argval for one, other in zip(operations, operations[1:])
+            if one.opname == "FOR_ITER" and other.opname.startswith("STORE_FAST")}
+
+
+cdef bint takes_by_text(list operations, set variables):
+    """Return True if code takes nothing but items with constant keys of some variables."""
+    cdef Py_ssize_t position
     for position, one in enumerate(operations):
         used = one.argval if type(one.argval) is tuple else (one.argval,)
         if "FAST" not in one.opname or variables.isdisjoint(used):
@@ -154,8 +171,7 @@ cdef bint uses_by_text(object code, str name):
                 one.opname.startswith("LOAD_FAST") and type(one.argval) is str
                 and is_text_key(operations[position + 1:position + 3])):
             return False
-    return not any([name in constant.co_names for constant in code.co_consts
-                    if isinstance(constant, types.CodeType)])
+    return True
 
 
 cdef bint is_text_key(list operations):
