@@ -24,7 +24,7 @@ from pullback._c.capture.compiled import (
 from pullback._c.capture.recorder import Recorder
 from pullback._c.capture.references import CannotWatch, guards_of
 from pullback._c.capture.signature import Signature
-from pullback._c.capture.spec import is_plain
+from pullback._c.capture.spec import has_fields, is_plain
 from pullback._c.graph.tensor import Tensor
 from pullback._c.transforms.autocast import get_autocast_state
 from pullback._context import are_deterministic_algorithms_enabled, get_num_threads
@@ -40,7 +40,7 @@ from pullback.compiler.numbers import (
 from pullback.compiler.report import Explanation, dot_of
 from pullback.compiler.results import holds_tensor, rebuilder
 from pullback.compiler.sizes import Family, Sample, SizeLog, settle, without_sizes
-from pullback.func._tree import items, leaves, structure
+from pullback.func._tree import is_node, items, leaves, structure
 from pullback.nn import Module
 
 __all__ = ["compile"]
@@ -95,6 +95,8 @@ class Compiled(CompiledCallable):
         self._between: list[Entry] = []  # for sizes between, in the order in which they were made
         self.refusals: list[str] = []
         self._kept = 0  # captures in a row that kept new memory
+        self._refused = 0  # and that were refused
+        self._changed: str | None = None  # what a call changes of what the function refers to
         self._warned = False
         self._plain = False  # floats are taken as they are
         self._names: frozenset[str] = frozenset()  # of globals and attributes, in its code
@@ -111,7 +113,8 @@ class Compiled(CompiledCallable):
         self.families = []
         self._between = []
         self.refusals = []
-        self._kept = 0
+        self._kept = self._refused = 0
+        self._changed = None
         self._warned = False
         self._plain = False
 
@@ -179,6 +182,8 @@ class Compiled(CompiledCallable):
                 entry = self._for_size(args, kwargs)
             if entry is not None:
                 return self(*args, **kwargs) if entry else self.function(*args, **kwargs)
+        if self._refused >= _TRIES:
+            return self.function(*args, **kwargs)
         if self._kept >= _TRIES or len(self.entries) - len(self._between) >= self.limit:
             self._warn_of_limit(args, kwargs)
             return self.function(*args, **kwargs)
@@ -222,6 +227,7 @@ class Compiled(CompiledCallable):
                 sizes.is_open = False
         if capture.is_late:
             return value
+        self._refused = 0 if capture.refusal is None else self._refused + 1
         if capture.refusal is not None:
             self._refuse(capture.refusal)
             signature.guard(guards, False)
@@ -234,6 +240,7 @@ class Compiled(CompiledCallable):
         signature.guard(guards, capture.entry.program.writes)
         if not signature.holds():  # the function changes what it refers to
             self._kept += 1
+            self._changed = signature.difference(args, kwargs)
             return value
         if not reads_options:
             options = [option for _, _, option in capture.entry.program.options]
@@ -310,9 +317,8 @@ class Compiled(CompiledCallable):
             return
         self._warned = True
         if self._kept >= _TRIES:
-            why = (
-                "each of its calls changes what it refers to, or keeps tensors besides its results"
-            )
+            changed = self._changed and f"changes what it refers to, {self._changed}"
+            why = f"each of its calls {changed or 'keeps tensors besides its results'}"
         else:
             found = self.entries[-1:] and self.entries[-1].signature.difference(args, kwargs)
             why = f"it has {len(self.entries)} programs; in this call differs {found or 'nothing'}"
@@ -362,7 +368,7 @@ class _Capture:
         if not recorder.begin():  # another thread records
             self.is_late = True
             return self.owner.function(*self.given[0], **self.given[1])
-        given, modes = leaves((self.args, self.kwargs)), _modes()
+        modes = _modes()
         try:
             with self.sizes or contextlib.nullcontext():
                 value = self.owner.function(*self.given[0], **self.given[1])
@@ -393,9 +399,8 @@ class _Capture:
             read = self.numbers.read()  # the backward pass may read numbers, too
         if read:
             self.entry.signature.fix(self.args, self.kwargs, read)
-        if self.refusal is None and not (
-            self.entry.signature.takes(self.args, self.kwargs)
-            and _same_objects(given, leaves((self.args, self.kwargs)))
+        if self.refusal is None and not self.entry.signature.takes_same(
+            self.args, self.kwargs, self.inputs
         ):
             self.refusal = "a change of an argument other than of its elements"
             self.entry.program = None
@@ -499,9 +504,13 @@ class _Capture:
 
 
 def _objects(value: Any) -> Iterator[Any]:
-    """Yield what is in arguments, of which signatures know tuples, lists and dicts from inside."""
-    if type(value) in (list, dict) or isinstance(value, tuple):
+    """Yield what is in arguments, of which signatures know containers and fields from inside."""
+    if is_node(value):
         for one in items(value):
+            yield from _objects(one)
+    elif has_fields(value):
+        yield type(value)
+        for one in vars(value).values():
             yield from _objects(one)
     else:
         yield value
@@ -515,12 +524,6 @@ def _modes() -> tuple[Any, ...]:
         state.is_inference_mode_enabled(),
         get_default_dtype(),
         (casts, dtypes if casts else None, uncached),
-    )
-
-
-def _same_objects(some: list[Any], others: list[Any]) -> bool:
-    return len(some) == len(others) and all(
-        one is other or not isinstance(one, Tensor) for one, other in zip(some, others)
     )
 
 

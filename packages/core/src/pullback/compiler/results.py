@@ -10,7 +10,7 @@ from operator import getitem
 from types import CellType, FunctionType
 from typing import Any
 
-from pullback._c.capture.spec import is_plain
+from pullback._c.capture.spec import has_fields, is_plain
 from pullback._c.graph.tensor import Tensor
 from pullback.compiler.elements import Returned
 from pullback.compiler.numbers import Number
@@ -68,6 +68,8 @@ class _Copied:
 
 def _paths(tree: Any, path: tuple[Any, ...], found: dict[int, tuple[Any, ...]]) -> None:
     """Note by address where the lists and dicts of arguments are."""
+    if has_fields(tree):
+        found.setdefault(id(tree), path)
     if not is_node(tree):
         return
     if not isinstance(tree, tuple):
@@ -108,7 +110,7 @@ def rebuilder(
     there = [*found, *(one for one in leaves(given) if not isinstance(one, Tensor))]
     outside = {id(one): one for one in there}
     flat = type(value) is tuple and not any(
-        is_node(one) or isinstance(one, Number) or copied(one) for one in value
+        is_node(one) or isinstance(one, Number) or has_fields(one) or copied(one) for one in value
     )
     if flat and len(numbers) == len(value):
         count = len(value)
@@ -118,6 +120,8 @@ def rebuilder(
 
     def template(tree: Any) -> Any:
         """Return numbers of leaves in place of them, and _Given for what is not made anew."""
+        if has_fields(tree) and id(tree) in paths:
+            return _Given(tree, paths[id(tree)])
         if not is_node(tree) and copied(tree):
             return _Copied(copy.deepcopy(tree, memo))
         if not is_node(tree):

@@ -13,7 +13,8 @@ from pullback.abi cimport PB_MAX_NDIM
 from pullback._c.base.types cimport layout_shape, layout_strides, pb_layout
 from pullback._c.capture.signature cimport Signature
 from pullback._c.capture.spec cimport (
-    SPEC_DICT, SPEC_LIST, SPEC_OBJECT, SPEC_TENSOR, SPEC_TUPLE, SPEC_VALUE, Spec, same_attributes,
+    SPEC_DICT, SPEC_FIELDS, SPEC_LIST, SPEC_OBJECT, SPEC_TENSOR, SPEC_TUPLE, SPEC_VALUE, Spec,
+    same_attributes,
     same_value)
 
 __all__ = ["Line", "layout_between", "line_between", "same_but_sizes"]
@@ -102,7 +103,7 @@ cdef bint on_line(Spec low, Spec high, Spec at, Line line):
         return same_value(low.value, high.value) and same_value(low.value, at.value)
     if low.kind == SPEC_OBJECT:
         return low.value is high.value and low.value is at.value
-    if low.kind not in (SPEC_TUPLE, SPEC_LIST, SPEC_DICT):
+    if low.kind not in (SPEC_TUPLE, SPEC_LIST, SPEC_DICT, SPEC_FIELDS):
         return False
     if len(low.items) != len(high.items) or len(low.items) != len(at.items) or (
             low.keys != high.keys or low.keys != at.keys):

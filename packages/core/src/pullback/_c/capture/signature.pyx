@@ -18,7 +18,7 @@ from pullback._c.capture.spec cimport (
     differs_in_numbers, first_difference, fits, set_read, spec_of)
 from pullback._c.device.device cimport (
     device_default_ordinal, device_default_type, device_type)
-from pullback._c.graph.tensor cimport Tensor
+from pullback._c.graph.tensor cimport TENSOR_IS_NUMBER, Tensor
 from pullback._c.program.run_values cimport Option
 
 __all__ = ["Signature"]
@@ -183,6 +183,14 @@ cdef class Signature:
     def takes(self, tuple args not None, dict kwargs not None):
         """Return True for arguments of these sizes, dtypes, devices and values."""
         return fits(self.args, args, []) and fits(self.kwargs, kwargs, [])
+
+    def takes_same(self, tuple args not None, dict kwargs not None, tuple tensors not None):
+        """Return True for such arguments with these very tensors; others stand for numbers."""
+        cdef list found = []
+        if not fits(self.args, args, found) or not fits(self.kwargs, kwargs, found):
+            return False
+        return all([one is other or (<Tensor>one).flags & TENSOR_IS_NUMBER
+                    for one, other in zip(found, tensors)])
 
     def described(self):
         """Return what the arguments were, as text."""

@@ -9,7 +9,8 @@ cdef enum spec_kind:
     SPEC_TENSOR
     SPEC_TUPLE
     SPEC_LIST
-    SPEC_DICT
+    SPEC_DICT                   # also an OrderedDict or a defaultdict
+    SPEC_FIELDS                 # an instance of a dataclass
     SPEC_NUMBER                 # a float, which programs take as a 0-d tensor
 
 
@@ -18,7 +19,7 @@ cdef class Spec:
     cdef int kind
     cdef object type
     cdef object value                   # SPEC_VALUE, SPEC_OBJECT
-    cdef tuple keys                     # SPEC_DICT
+    cdef tuple keys                     # SPEC_DICT, SPEC_FIELDS
     cdef list items
     cdef pb_layout *layout              # owned; SPEC_TENSOR
     cdef uint32_t device

@@ -6,6 +6,8 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
+from collections import OrderedDict, defaultdict
+
 from pullback.abi cimport PB_F64
 from pullback._c.base.dtype cimport dtype as dtype_class
 from pullback._c.base.dtype cimport dtype_itemsize, dtype_object
@@ -20,7 +22,7 @@ from pullback._c.graph.tensor cimport (
 
 from pullback._c.graph.size import Size
 
-__all__ = ["is_plain"]
+__all__ = ["has_fields", "is_plain"]
 
 cdef Py_ssize_t dict_offset = (<type>Tensor).__dictoffset__     # the same in subclasses
 
@@ -179,11 +181,16 @@ cdef Spec spec_of(object value, str where, list tensors, dict numbers=None, obje
         made.kind = SPEC_LIST
         made.items = [spec_of(one, f"{where}[{i}]", tensors, None, names)
                       for i, one in enumerate(value)]
-    elif made.type is dict:
+    elif made.type is dict or made.type is OrderedDict or made.type is defaultdict:
         made.kind = SPEC_DICT
         made.keys = tuple(value)
         made.items = [spec_of(one, f"{where}[{key!r}]", tensors, numbers, names)
                       for key, one in value.items()]
+    elif has_fields(value):
+        made.kind = SPEC_FIELDS
+        made.keys = tuple(value.__dict__)
+        made.items = [spec_of(one, f"{where}.{key}", tensors, None, names)
+                      for key, one in value.__dict__.items()]
     elif numbers is not None and where in numbers and made.type is float:
         made.kind = SPEC_NUMBER
         tensor = <Tensor>numbers[where]
@@ -221,8 +228,23 @@ cdef bint has_own_memory(Tensor tensor, Py_ssize_t owners) noexcept:
             and tensor.storage.nbytes == tensor.layout.numel * dtype_itemsize[tensor.dtype])
 
 
+cpdef bint has_fields(value):
+    """Return True for an instance of a dataclass, which is what its attributes are."""
+    return hasattr(type(value), "__dataclass_fields__") and (
+        type(value).__dictoffset__ != 0 and not hasattr(value, "_parameters"))
+
+
+cdef object items_of(Spec spec, object value):
+    """Return what a container holds that is like one with a spec."""
+    if spec.kind == SPEC_DICT:
+        return value.values()
+    return value.__dict__.values() if spec.kind == SPEC_FIELDS else value
+
+
 cdef bint same_keys(object value, tuple keys) except -1:
     """True for a dict with these keys in this order."""
+    if type(value) is OrderedDict:
+        return same_value(tuple(value), keys)
     cdef Py_ssize_t position = 0, number = 0
     cdef PyObject *key
     cdef object expected
@@ -273,6 +295,8 @@ cdef bint fits(Spec spec, object value, list tensors):
                     <Spec>PyList_GET_ITEM(spec.items, i), (<list>value)[i], tensors):
                 return False
         return True
+    if spec.kind == SPEC_FIELDS:
+        value = value.__dict__
     if not same_keys(value, spec.keys):
         return False
     for i in range(PyList_GET_SIZE(spec.items)):
@@ -287,9 +311,9 @@ cdef str first_difference(Spec spec, object value):
     cdef list unused = []
     if fits(spec, value, unused):
         return None
-    if spec.items is not None and type(value) is spec.type and len(value) == len(spec.items):
-        items = value.values() if spec.kind == SPEC_DICT else value
-        for one, item in zip(spec.items, items):
+    if spec.items is not None and type(value) is spec.type:
+        items = items_of(spec, value)
+        for one, item in zip(spec.items, items if len(items) == len(spec.items) else ()):
             found = first_difference(one, item)
             if found is not None:
                 return found
@@ -312,7 +336,7 @@ cdef bint differs_in_numbers(Spec spec, object value, set found):
     if spec.kind == SPEC_DICT and not same_keys(value, spec.keys):
         return False
     return all([differs_in_numbers(one, item, found) for one, item in zip(
-        spec.items, value.values() if spec.kind == SPEC_DICT else value)])
+        spec.items, items_of(spec, value))])
 
 
 cdef int set_read(Spec spec, object value, set read) except -1:
@@ -320,6 +344,6 @@ cdef int set_read(Spec spec, object value, set read) except -1:
     if spec.kind == SPEC_NUMBER and spec.where in read:
         spec.value = value
     elif spec.kind == SPEC_TUPLE or spec.kind == SPEC_DICT:
-        for one, item in zip(spec.items, value.values() if spec.kind == SPEC_DICT else value):
+        for one, item in zip(spec.items, items_of(spec, value)):
             set_read(one, item, read)
     return 0

@@ -1,0 +1,174 @@
+"""Arguments of compiled functions that hold others: dicts of several classes, dataclasses."""
+
+import collections
+import dataclasses
+import warnings
+
+import pytest
+
+import pullback as pb
+
+
+@dataclasses.dataclass
+class Batch:
+    x: object
+    y: object
+    name: str = "a"
+
+    def product(self):
+        return self.x * self.y
+
+    @property
+    def total(self):
+        return self.product().sum()
+
+
+@dataclasses.dataclass
+class Config:
+    scale: float = 2.0
+    inner: object = None
+
+
+def pair():
+    return pb.randn(3), pb.randn(3)
+
+
+MADE = {
+    "dict": lambda: dict(zip("xy", pair())),
+    "OrderedDict": lambda: collections.OrderedDict(zip("xy", pair())),
+    "defaultdict": lambda: collections.defaultdict(list, zip("xy", pair())),
+    "nested": lambda: {"x": collections.OrderedDict(x=pair()[0]), "y": pair()[0]},
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_new_dicts_are_one_program(name):
+    def function(batch):
+        x = batch["x"]["x"] if name == "nested" else batch["x"]
+        return (x * batch["y"]).sum()
+
+    compiled = pb.compile(function, fullgraph=True)
+    for _ in range(5):
+        batch = MADE[name]()
+        assert compiled(batch).equal(function(batch))
+    assert [one.runs for one in compiled.entries] == [4]
+
+
+def test_order_and_class_of_a_dict_count():
+    compiled = pb.compile(lambda batch: next(iter(batch.values())) * 2)
+    ordered = collections.OrderedDict(x=pb.ones(2), y=pb.zeros(2))
+    assert compiled(ordered).tolist() == [2.0, 2.0] and compiled(ordered).tolist() == [2.0, 2.0]
+    ordered.move_to_end("x")
+    assert compiled(ordered).tolist() == [0.0, 0.0]
+    assert compiled({"x": pb.ones(2), "y": pb.zeros(2)}).tolist() == [2.0, 2.0]
+
+
+FUNCTIONS = {
+    "fields": lambda b: (b.x * b.y).sum(),
+    "method": lambda b: b.product().sum(),
+    "property": lambda b: b.total * 3,
+    "text": lambda b: b.x * len(b.name),
+    "in a tuple": lambda b: (b.x, b.y),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_new_instances_of_dataclasses_are_one_program(name):
+    function = FUNCTIONS[name]
+    compiled = pb.compile(function, fullgraph=True)
+    for number in range(6):
+        batch = Batch(*pair(), "a" if number < 3 else "bb")
+        found, expected = compiled(batch), function(batch)
+        if name == "in a tuple":
+            assert found[0] is batch.x and found[1] is batch.y
+        else:
+            assert found.equal(expected)
+    assert [one.runs for one in compiled.entries] == [2, 2]
+
+
+def test_gradients_through_fields():
+    compiled = pb.compile(lambda b: (b.x * b.y).sum())
+    for _ in range(3):
+        x, y = pb.randn(3).requires_grad_(), pb.randn(3)
+        compiled(Batch(x, y)).backward()
+        assert x.grad.equal(y)
+
+
+def test_what_fields_refer_to_is_watched():
+    inner = Config(3.0)
+    config = Config(2.0, inner)
+    compiled = pb.compile(lambda x, c: x * c.scale * c.inner.scale)
+    assert compiled(pb.ones(1), config).item() == 6.0
+    assert compiled(pb.ones(1), Config(2.0, Config(3.0))).item() == 6.0
+    assert len(compiled.entries) == 1
+    inner.scale = 5.0
+    assert compiled(pb.ones(1), config).item() == 10.0
+    config.scale = 1.0
+    assert compiled(pb.ones(1), config).item() == 5.0
+
+
+CHANGES = {
+    "new attribute": lambda b: setattr(b, "z", b.x * 2),
+    "attribute": lambda b: setattr(b, "x", b.x * 2),
+    "text": lambda b: setattr(b, "name", b.name + "c"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_functions_that_change_fields_run_eagerly(name):
+    def function(batch):
+        CHANGES[name](batch)
+        return batch.x + 1
+
+    compiled = pb.compile(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(4):
+            one, other = Batch(pb.ones(2), pb.ones(2)), Batch(pb.ones(2), pb.ones(2))
+            assert compiled(one).equal(function(other))
+            assert vars(one).keys() == vars(other).keys() and one.name == other.name
+            assert one.x.equal(other.x)
+    assert not any(one.runs for one in compiled.entries)
+
+
+def test_dataclass_that_is_returned_is_that_of_the_call():
+    compiled = pb.compile(lambda c, x: (c, x * c.scale))
+    for number in (2.0, 2.0, 3.0):
+        config = Config(number)
+        found, y = compiled(config, pb.ones(1))
+        assert found is config and y.item() == number
+
+
+# ---- what is said, and how often -----------------------------------------------------------------
+
+
+def test_warning_names_what_a_function_changes():
+    class Counter:
+        step = 0
+
+    counter = Counter()
+
+    def function(x):
+        counter.step += 1
+        return x * 2
+
+    compiled = pb.compile(function)
+    with pytest.warns(UserWarning, match=r"changes what it refers to, counter\.step"):
+        _ = [compiled(pb.ones(2)) for _ in range(5)]
+    assert counter.step == 5
+
+
+def test_refused_functions_are_not_recorded_again_and_again():
+    kept = []
+
+    def function(x):
+        kept.append(x.sum().item() > 0)
+        return x * 2
+
+    compiled = pb.compile(function, recompile_limit=1000)
+    with pytest.warns(UserWarning, match=r"cannot replay item\(\)"):
+        _ = [compiled(pb.ones(2)) for _ in range(10)]
+    assert len(kept) == 10 and len(compiled.refusals) <= 3
+    compiled.forget()
+    with pytest.warns(UserWarning, match=r"cannot replay item\(\)"):
+        compiled(pb.ones(2))
