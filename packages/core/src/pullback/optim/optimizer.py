@@ -306,11 +306,7 @@ class Optimizer:
 
     def __getstate__(self):
         note_options_read()
-        return {
-            "defaults": self.defaults,
-            "state": self.state,
-            "param_groups": self.param_groups,
-        }
+        return {name: getattr(self, name) for name in ("defaults", "state", "param_groups")}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
