@@ -123,6 +123,8 @@ def interrupted():
     def run(call, times, first, step):
         """The signals come after ``first`` seconds, then ``step`` later each time."""
         before = signal.signal(signal.SIGALRM, interrupt)
+        hook = sys.unraisablehook  # a signal may come in a finalizer, or in a callback of gc
+        sys.unraisablehook = lambda found: None if found.exc_type is Stop else hook(found)
         try:
             for number in range(times):
                 try:
@@ -135,5 +137,6 @@ def interrupted():
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
+            sys.unraisablehook = hook
 
     return run

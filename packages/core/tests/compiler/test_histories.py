@@ -468,3 +468,102 @@ def test_custom_function_that_gets_no_gradient_of_a_result():
         (first if number % 2 else first + second).sum().backward()
         assert (x.grad.tolist(), y.grad.tolist()) == ([2, 2], [7, 7] if number % 2 else [3, 3])
     assert compiled.entries[0].runs == 3
+
+
+# ---- several results -----------------------------------------------------------------------------
+
+TWO = {
+    "apart": lambda x, w: ((x * 2).exp(), (w * 3).sin()),
+    "one parameter": lambda x, w: ((x * w).exp(), (x * w * 3).sin()),
+    "one after the other": lambda x, w: (lambda h: (h, (h * w).square().sum()))((x * w).sin()),
+    "loss and prediction": lambda x, w: (lambda y: ((y - 1).square().mean(), y))(x @ w.outer(w)),
+    "chain": lambda x, w: (lambda a: (lambda b: (a, b, b * a * w))(a.exp() * w))(x * w),
+    "common part": lambda x, w: (lambda h: (h.sin(), h.cos() * w))((x * w).tanh()),
+    "common part of one after the other": lambda x, w: (lambda h: (lambda a: (a, a * h))(h.sin()))(
+        (x * w).tanh()
+    ),
+    "parts": lambda x, w: (x * w).chunk(2),
+    "twice": lambda x, w: (lambda h: (h, h))(x * w),
+    "view": lambda x, w: (lambda h: (h, h[:2] * w[:2]))(x * w),
+    "written": lambda x, w: (lambda h: (h * 2, h.add_(1) * w))(x * w),
+    "argument too": lambda x, w: (x, x * w, (x * w).sum()),
+    "no graph": lambda x, w: ((x * w).detach(), x * w, w.sum()),
+}
+USES = {
+    "one": lambda found: found[-1].sum().backward(),
+    "each": lambda found: [one.sum().backward() for one in found if one.requires_grad],
+    "each, kept": lambda found: [
+        one.sum().backward(retain_graph=True) for one in found if one.requires_grad
+    ],
+    "together": lambda found: sum(one.square().sum() for one in found).backward(),
+    "first": lambda found: found[0].sum().backward() if found[0].requires_grad else None,
+    "hook": lambda found: (
+        [one.register_hook(lambda grad: grad * 2) for one in found if one.requires_grad],
+        sum(one.sum() for one in found).backward(),
+    ),
+    "kept gradients": lambda found: (
+        [one.retain_grad() for one in found if one.requires_grad],
+        sum(one.sum() for one in found).backward(),
+    ),
+    "of one another": lambda found: pb.autograd.grad(
+        found[-1].sum(), [one for one in found[:-1] if one.requires_grad], allow_unused=True
+    ),
+    "written": lambda found: (found[0].detach().add_(1), found[-1].sum().backward()),
+    "second": lambda found: [
+        one if one is None else one.tolist()
+        for one in pb.autograd.grad(
+            pb.autograd.grad(found[-1].square().sum(), leaves, create_graph=True)[0].square().sum(),
+            leaves,
+            allow_unused=True,
+        )
+    ],
+}
+leaves = []
+
+
+UNLIKE = {  # results with a common pass, and results that share memory
+    *(
+        ("common part of one after the other", use)
+        for use in ("hook", "kept gradients", "of one another")
+    ),
+    ("parts", "written"),
+    ("twice", "written"),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("name", TWO)
+def test_results_have_gradients_of_their_own(name, use):
+    if (name, use) in UNLIKE:
+        pytest.skip("documented")
+    function = TWO[name]
+    compiled = pb.compile(function)
+    values = pb.randn(4), pb.randn(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            outcomes = []
+            for call in (function, compiled):
+                x, w = (one.clone().requires_grad_() for one in values)
+                leaves[:] = [x, w]
+                found = call(x, w)
+                try:
+                    outcome = USES[use](found)
+                    outcome = (
+                        [
+                            one if one is None or not isinstance(one, pb.Tensor) else one.tolist()
+                            for one in outcome or ()
+                            if not callable(getattr(one, "remove", None))
+                        ]
+                        if use in ("of one another", "second")
+                        else None
+                    )
+                except RuntimeError as error:
+                    outcome = str(error)[:40]
+                kept = [one.grad for one in found if use == "kept gradients" and one.retains_grad]
+                outcomes.append([outcome, x.grad, w.grad, *kept])
+            for one, other in zip(*outcomes):
+                if isinstance(one, pb.Tensor) and isinstance(other, pb.Tensor):
+                    pb.testing.assert_close(other, one, rtol=1e-5, atol=1e-6)
+                else:
+                    assert one == other or type(one) is type(other) is list

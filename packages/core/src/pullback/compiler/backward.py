@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pullback._c.base.state import is_grad_enabled, swap_grad_enabled
 from pullback._c.capture.compiled import Entry, are_transformed, flat_memory
-from pullback._c.capture.outside import edge_of, outer_edges, outer_sources
+from pullback._c.capture.outside import address_of_edge, edge_of, outer_edges, outer_sources
 from pullback._c.capture.recorder import Recorder
 from pullback._c.engine import engine
 from pullback._c.graph.tensor import Tensor
@@ -26,23 +26,26 @@ __all__ = ["Backward", "CompiledFunction", "has_graph"]
 
 
 class Backward:
-    """The backward pass of a function's results, captured with it."""
+    """The backward pass of some of a function's results, captured with it.
 
-    def __init__(self, capture: Any, results: list[Any], graph: list[Tensor]):
+    Results of which one is computed from another, or that have nothing in common, have passes of
+    their own: ``following`` has those after the first, in an order in which each comes after those
+    of the results that it reaches.
+    """
+
+    def __init__(self, capture: Any, results: list[Any], graph: list[int]):
         self.function = capture.owner.function
         self.count = len(results)
         self.autocast = get_autocast_state()  # a replay has the same
-        self.graph = [i for i, one in enumerate(results) if any(one is each for each in graph)]
-        self.there = {  # results that were there before: arguments, and leaves from outside
-            i for i, one in enumerate(results) if has_graph(one) and i not in self.graph
-        }
+        self.graph = graph  # numbers of results
+        self.following: list[Backward] = []
         self.shared: set[int] = set()  # results that share memory with others, or with arguments
-        self.targets: list[Any] = []  # leaves, and numbers of arguments
+        self.targets: list[Any] = []  # leaves, numbers of arguments, and ("result", number)
         self.program: Any = None
         self.given: list[bool] = []  # whether each target has a gradient
         self.sources: list[tuple[str, Any]] = []
         self.saved_results: list[Tensor] = []  # until the forward program is made
-        self.saved_count = 0
+        self.saved = slice(0, 0)  # what the forward program returns for this pass
         self.layouts: list[Any] = []  # of the gradients that the program takes
         self.kinds: list[Any] = []  # the same: dtypes and devices
         self.reach: list[set[int]] = []  # the targets of each result
@@ -55,12 +58,40 @@ class Backward:
         cls, capture: Any, recorder: Recorder, results: list[Any], graph: list[Tensor]
     ) -> Backward | None:
         """Capture the backward pass of results that require grad; None where it is refused."""
-        made = cls(capture, results, graph)
-        edges = outer_edges(recorder, [results[i] for i in made.graph], capture.inputs)
+        numbers = [i for i, one in enumerate(results) if any(one is each for each in graph)]
+        groups = _groups(capture, recorder, results, numbers)
+        if isinstance(groups, str):
+            capture.refusal = groups
+            return None
+        parts: list[Backward] = []
+        for group in groups:
+            ends = {address_of_edge(results[i]): ("result", i) for i in numbers if len(groups) > 1}
+            for i in group:
+                ends.pop(address_of_edge(results[i]), None)
+            part = cls._of_group(capture, recorder, results, group, ends)
+            if part is None:
+                return None
+            begin = parts[-1].saved.stop if parts else 0
+            part.saved = slice(begin, begin + len(part.saved_results))
+            parts.append(part)
+        first, *first.following = parts
+        return first
+
+    @classmethod
+    def _of_group(
+        cls,
+        capture: Any,
+        recorder: Recorder,
+        results: list[Any],
+        group: list[int],
+        ends: dict[Any, Any],
+    ) -> Backward | None:
+        made = cls(capture, results, group)
+        edges = outer_edges(recorder, [results[i] for i in made.graph], capture.inputs, ends)
         if isinstance(edges, str):
             capture.refusal = edges
             return None
-        made.targets, freed, code = edges
+        made.targets, _, freed, code = edges
         owners = Counter(map(_memory_of, (*results, *capture.inputs)))
         made.shared = {i for i in made.graph if owners[_memory_of(results[i])] > 1}
         if freed:  # a backward pass inside the function has run through it
@@ -72,16 +103,14 @@ class Backward:
                 name = getattr(one, "__qualname__", kind.__qualname__)
                 capture.refusal = f"a backward pass in which {name} may do more than compute"
                 return None
-        tensors = [
-            edge_of(capture.inputs[one]) if isinstance(one, int) else one for one in made.targets
-        ]
+        tensors = [_given(one, capture.inputs, results, edge_of) for one in made.targets]
         outputs = [results[i] for i in made.graph]
         with no_grad():
             seeds = [one.detach().clone().fill_(1) for one in outputs]
         made.layouts = [(one.shape, one.stride()) for one in seeds]
         made.kinds = [(one.dtype, one.device) for one in seeds]
         for one in outputs if len(outputs) > 1 else ():
-            reached = outer_edges(recorder, [one], capture.inputs)[0]
+            reached = outer_edges(recorder, [one], capture.inputs, ends)[0]
             made.reach.append(
                 {i for i, t in enumerate(made.targets) if any(_same_target(t, r) for r in reached)}
             )
@@ -110,7 +139,6 @@ class Backward:
             return None
         made.given = [one is not None for one in grads]
         made.sources, made.saved_results = outer_sources(inner, recorder)
-        made.saved_count = len(made.saved_results)
         made.program = inner.program([one for one in grads if one is not None])
         made.recording = inner.recording
         made.draws_again = any(blocks == -1 for *_, blocks in inner.draws)
@@ -119,11 +147,16 @@ class Backward:
             return None
         return made
 
+    def parts(self) -> list[Backward]:
+        """Return the passes of all results."""
+        return [self, *self.following]
+
     def attach(self, entry: Entry, name: str) -> None:
         """Make an entry's runs return results with a graph."""
-        self.saved_results = []
-        if self.program is not None:
-            self.program.name = f"{name} backward"
+        for part in self.parts():
+            part.saved_results = []
+            if part.program is not None:
+                part.program.name = f"{name} backward"
         entry.backward = self
         entry.replay = self.replay
 
@@ -131,7 +164,7 @@ class Backward:
         """Return True if another call's backward pass has the same arguments and results."""
         return (
             self.graph == other.graph
-            and self.there == other.there
+            and not (self.following or other.following)
             and self.given == other.given
             and (self.program is None) == (other.program is None)
             and len(self.targets) == len(other.targets)
@@ -154,25 +187,26 @@ class Backward:
     def replay(
         self, entry: Entry, tensors: list[Tensor], args: Any, kwargs: Any
     ) -> list[Any] | None:
-        """Run the forward program; its results have the backward program as their graph."""
-        targets = [tensors[one] if isinstance(one, int) else one for one in self.targets]
+        """Run the forward program; its results have the backward programs as their graph."""
         call = _Call(self, entry, tensors, args, kwargs)
-        if not targets:  # the graph ends in leaves that the function has made
-            targets.append(ops.zeros((), requires_grad=True))
         before = swap_grad_enabled(True)  # the function has recorded them
         try:
-            found = list(CompiledFunction.apply(call, *targets))
+            for part in self.parts():
+                targets = [_given(one, tensors, call.results) for one in part.targets]
+                if not targets:  # the graph ends in leaves that the function has made
+                    targets.append(ops.zeros((), requires_grad=True))
+                found = CompiledFunction.apply(call, part, *targets)
+                if not call.done:
+                    return None
+                for i, one in zip(part.graph, found):
+                    call.results[i] = one
         finally:
             swap_grad_enabled(before)
-        if not call.done:
-            return None
-        for i, one in call.there.items():
-            found[i] = one
-        return found + call.rest
+        return call.results + call.rest
 
     def gradients(self, ctx: Any, grads: tuple[Tensor, ...]) -> list[Tensor | None]:
         """Return the gradients of the targets: by the program, or recorded where that is asked."""
-        seeds = [grads[i] for i in self.graph]
+        seeds = list(grads)
         if is_grad_enabled():
             return self.recorded(ctx, seeds, True)
         changed = self.has_code and (
@@ -236,7 +270,11 @@ class Backward:
             pairs = [(again[i], one) for i, one in zip(self.graph, seeds) if one is not None]
         with enable_grad():
             outputs, given = zip(*pairs)
-            return _gradients(outputs, ctx.targets, given, create_graph)
+            targets = [
+                edge_of(again[one[1]]) if type(one) is tuple else tensor
+                for one, tensor in zip(self.targets, ctx.targets)
+            ]
+            return _gradients(outputs, targets, given, create_graph)
 
 
 def _gradients(outputs: Any, targets: Any, seeds: Any, create_graph: bool) -> list[Tensor | None]:
@@ -257,8 +295,52 @@ def _memory_of(value: Any) -> int:
     return value.untyped_storage()._cdata if plain else id(value)
 
 
+def _given(target: Any, inputs: Any, results: Any, way: Callable[..., Any] | None = None) -> Any:
+    """Return the tensor of a target, or what it is in some way if it is no leaf."""
+    if isinstance(target, Tensor):
+        return target
+    found = results[target[1]] if type(target) is tuple else inputs[target]
+    return found if way is None else way(found)
+
+
 def _same_target(one: Any, other: Any) -> bool:
-    return one is other or (type(one) is int and type(other) is int and one == other)
+    return one is other or (type(one) is type(other) and type(one) in (int, tuple) and one == other)
+
+
+def _groups(
+    capture: Any, recorder: Recorder, results: list[Any], graph: list[int]
+) -> list[list[int]] | str:
+    """Return which results have a backward pass in common, in an order for passes.
+
+    Results with a common history have, unless it is that of another result behind which all of it
+    is. A str says why there is no such pass.
+    """
+    if len(graph) < 2 or capture.sizes is not None or recorder.has_written():
+        return [graph]
+    edges = [address_of_edge(results[i]) for i in graph]
+    ends = {edge: ("result", i) for edge, i in zip(edges, graph)}
+    groups: list[tuple[list[int], set[int], set[int]]] = []  # results, nodes, results behind
+    for i in graph:
+        found = outer_edges(recorder, [results[i]], capture.inputs, ends)
+        if isinstance(found, str):
+            return found
+        behind = {one[1] for one in found[0] if type(one) is tuple}
+        group = [i], set(found[1]), behind
+        for other in [one for one in groups if not one[1].isdisjoint(group[1])]:
+            groups.remove(other)
+            group = other[0] + group[0], other[1] | group[1], other[2] | group[2]
+        groups.append(group)
+    ordered: list[list[int]] = []
+    ready: set[int] = set()
+    while groups:
+        free = [one for one in groups if one[2] <= ready | set(one[0])]
+        if not free:  # each depends on another
+            return [graph]
+        for one in free:
+            groups.remove(one)
+            ordered.append(sorted(one[0]))
+            ready.update(one[0])
+    return ordered
 
 
 @contextlib.contextmanager
@@ -289,51 +371,46 @@ def _in_layout(tensor: Tensor, shape: Any, stride: Any) -> Tensor:
 
 
 class _Call:
-    """One run: its arguments, and what its backward pass reads."""
+    """One run: its arguments, and what its backward passes read."""
 
     def __init__(self, backward: Backward, entry: Entry, tensors: Any, args: Any, kwargs: Any):
-        self.backward = backward
+        self.count = backward.count
         self.entry = entry
         self.tensors = tensors
         self.args, self.kwargs = args, kwargs
+        self.results: list[Any] = []
         self.rest: list[Any] = []
+        self.saved: list[Any] = []
         self.drawn: list[Any] = []  # random numbers
         self.versions = entry.signature.versions(tensors)
-        self.there: dict[int, Any] = {}
         self.done = False  # whether the program was for these values
+
+    def run(self, saved: int) -> None:
+        """Run the forward program, whose last results are for the backward passes."""
+        found = self.entry.program.run(self.tensors, self.drawn)
+        if found is not None:
+            self.done = True
+            end = len(found) - saved
+            self.results, self.rest = found[: self.count], found[self.count : end]
+            self.saved = found[end:]
 
 
 class CompiledFunction(Function):
-    """The graph of a compiled function's results."""
+    """The graph of some of a compiled function's results."""
 
     @staticmethod
-    def forward(ctx: Any, call: _Call, *targets: Tensor) -> Any:
-        backward = call.backward
-        found = call.entry.program.run(call.tensors, call.drawn)
-        if found is None:
+    def forward(ctx: Any, call: _Call, part: Backward, *targets: Tensor) -> Any:
+        if not call.done:  # the first pass
+            call.run(part.parts()[-1].saved.stop)
+        if not call.done:
             return ()
-        call.done = True
-        results, call.rest = found[: backward.count], found[backward.count :]
-        call.there = {i: results[i] for i in backward.there}
-        for i in backward.there:
-            results[i] = None
-        for i in backward.shared:  # as views they must not be written in place
-            results[i] = results[i].view_as(results[i])
-        ctx.call = call
+        ctx.call, ctx.part = call, part
         ctx.targets = targets
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(
-            *(
-                one
-                for i, one in enumerate(results)
-                if isinstance(one, Tensor) and i not in backward.graph
-            )
-        )
-        if backward.program is not None:
-            first = len(call.rest) - backward.saved_count
-            saved = call.rest[first:]
+        if part.program is not None:
+            saved = call.saved[part.saved]
             kept = []
-            for kind, what in backward.sources:
+            for kind, what in part.sources:
                 if kind == "result":
                     kept.append(saved[what])
                 elif kind == "input":
@@ -341,12 +418,14 @@ class CompiledFunction(Function):
                 else:
                     kept.append(what)
             ctx.save_for_backward(*kept)
-        return tuple(results)
+        made = [call.results[i] for i in part.graph]
+        return tuple(  # as views, those that share memory must not be written in place
+            one.view_as(one) if i in part.shared else one for i, one in zip(part.graph, made)
+        )
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        backward = ctx.call.backward
-        if backward.program is None:
+        if ctx.part.program is None:
             raise RuntimeError(
                 "Trying to backward through the graph a second time (or directly access saved "
                 "tensors after they have already been freed). Saved intermediate values of the "
@@ -354,4 +433,4 @@ class CompiledFunction(Function):
                 "retain_graph=True if you need to backward through the graph a second time or if "
                 "you need to access saved tensors after calling backward."
             )
-        return None, *(backward.gradients(ctx, grads) or [None])
+        return None, None, *(ctx.part.gradients(ctx, grads) or [None])

@@ -133,7 +133,8 @@ class Capture:
         backward = Backward.of(self, recorder, results, graph) if graph else None
         if self.refusal is not None or self.is_late:
             return
-        saved = backward.saved_results if backward else []
+        parts = backward.parts() if backward else []
+        saved = [one for part in parts for one in part.saved_results]
         self.entry.program = recorder.program([*results, *extra, *saved], self.found)
         if self.entry.program is None:
             self.refusal = recorder.refusal

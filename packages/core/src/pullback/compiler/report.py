@@ -41,9 +41,10 @@ class Explanation:
         self.sizes = [family.described() for family in compiled.families]
         self.programs: list[dict[str, Any]] = []
         for entry in compiled.entries:
+            passes = entry.backward.parts() if entry.backward else []
             for part, program in (
                 ("forward", entry.program),
-                ("backward", getattr(entry.backward, "program", None)),
+                *(("backward", one.program) for one in passes),
             ):
                 if program is not None:
                     self.programs.append(self._described(entry, part, program))

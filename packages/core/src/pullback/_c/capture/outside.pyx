@@ -14,7 +14,15 @@ from pullback._c.graph.node cimport node_object
 from pullback._c.graph.tensor cimport Tensor, tensor_wrap
 from pullback._c.program.launches cimport BUFFER_INPUT, BUFFER_OUTER, Buffer
 
-__all__ = ["edge_of", "outer_edges", "outer_sources"]
+__all__ = ["address_of_edge", "edge_of", "outer_edges", "outer_sources"]
+
+
+cdef dict NO_ENDS = {}
+
+
+def address_of_edge(Tensor tensor not None):
+    """Return what identifies the edge to which the gradient of a result goes."""
+    return <size_t>tensor.node, tensor.output_nr
 
 
 def edge_of(Tensor tensor not None):
@@ -25,11 +33,13 @@ def edge_of(Tensor tensor not None):
     return tensor if tensor.node == NULL else (node_object(tensor.node), tensor.output_nr)
 
 
-def outer_edges(Recorder recorder not None, list outputs not None, tuple inputs not None):
+def outer_edges(Recorder recorder not None, list outputs not None, tuple inputs not None,
+                dict ends not None=NO_ENDS):
     """Return where the graph of some tensors leaves what was recorded, or why it must not.
 
-    That is a list of leaves, and of numbers of arguments; whether some node has been freed; and
-    the code of the program that runs in a backward pass: hooks and classes of functions.
+    That is a list of leaves, of numbers of arguments, and of what ``ends`` has for edges at which
+    the graph ends, too; the nodes before, of which one may have been freed; and the code of the
+    program that runs in a backward pass: hooks and classes of functions.
     """
     cdef list pending = [], targets = [], code = []
     cdef set seen = set(), found = set()
@@ -38,7 +48,9 @@ def outer_edges(Recorder recorder not None, list outputs not None, tuple inputs 
     cdef pb_edge *edge
     cdef uint32_t i
     cdef bint freed = False
-    cdef dict numbers = {}
+    cdef dict numbers = dict(ends)
+    for tensor in outputs:
+        numbers.pop(address_of_edge(tensor), None)
     for number, tensor in enumerate(inputs):
         numbers[<size_t>tensor.node if tensor.node != NULL else <size_t><PyObject *>tensor,
                 tensor.output_nr] = number
@@ -78,7 +90,7 @@ def outer_edges(Recorder recorder not None, list outputs not None, tuple inputs 
             edge = &node_edges(node)[i]
             if edge.node != NULL:
                 pending.append((<size_t>edge.node, edge.nr))
-    return targets, freed, code
+    return targets, seen, freed, code
 
 
 def outer_sources(Recorder recorder not None, Recorder before not None):

@@ -366,6 +366,10 @@ cdef class Recorder:
                 found.append(prior)
         return found
 
+    def has_written(self):
+        """Return True if memory that was there before has been written."""
+        return bool(self.written())
+
     def has_effects(self):
         """Return True if memory, gradients or generators from outside have changed."""
         return bool(self.draws or self.changes or self.written())
