@@ -1,5 +1,7 @@
 """compile: programs that depend on a truth of values, as checks of arguments do."""
 
+from functools import partial
+
 import pytest
 
 import pullback as pb
@@ -111,16 +113,87 @@ def test_check_after_a_write_raises_and_keeps_the_write():
     assert total.tolist() == [2, 2]
 
 
-def test_branch_after_a_write_is_refused():
+@pytest.mark.parametrize("way", ["read", "read in place", "an alias", "was read"])
+def test_branch_that_depends_on_a_write_is_refused(way):
     total = pb.zeros(2)
+    alias = total[:]
 
     def function(x):
-        total.add_(1)
-        return pb.func.grad(pb.prod)(x)
+        before = x * 2
+        total.add_(before)
+        y = {
+            "read": lambda: x * total,
+            "read in place": lambda: x.clone().add_(total),
+            "an alias": lambda: alias,
+            "was read": lambda: before.sub_(1),  # as it is now, the write would read it
+        }[way]()
+        return pb.func.grad(pb.prod)(y)
 
     compiled = pb.compile(function, fullgraph=True)
     with pytest.raises(RuntimeError, match="a choice by values after a write"):
         compiled(pb.ones(2))
+
+
+@pytest.mark.parametrize("way", ["argument", "computed", "twice"])
+def test_branch_after_a_write_on_which_it_does_not_depend_comes_first(way):
+    def run(wrap):
+        total = pb.zeros(2)
+
+        def function(x):
+            before, y = x * 2, x
+            total.add_(y)
+            if way == "computed":
+                y = (x - 1) * 3
+            elif way == "twice":
+                y = pb.func.grad(pb.prod)(x) * x
+                total.mul_(2)
+            return pb.func.grad(pb.prod)(y), before.sum(), total * 1
+
+        function, found = wrap(function), []
+        for values in ([2.0, 3], [2.0, 4], [0.0, 3], [2.0, 3], [0.0, 0], [1.0, 5], [0.0, 2]):
+            found += [one.tolist() for one in function(pb.tensor(values))]
+            found.append(total.tolist())
+        return found, function
+
+    (expected, _), (found, function) = run(lambda f: f), run(partial(pb.compile, fullgraph=True))
+    assert found == expected and sum(one.runs for one in function.entries) >= 3
+
+
+def test_averages_of_a_model_in_its_step():
+    def run(wrap):
+        pb.manual_seed(0)
+        net = pb.nn.Linear(4, 2)
+        optimizer = pb.optim.SGD(net.parameters(), lr=0.1)
+        averaged = pb.optim.swa_utils.AveragedModel(
+            net, multi_avg_fn=pb.optim.swa_utils.get_ema_multi_avg_fn(0.9)
+        )
+
+        def step(x):
+            optimizer.zero_grad()
+            net(x).square().sum().backward()
+            optimizer.step()
+            averaged.update_parameters(net)
+
+        step = wrap(step)
+        for _ in range(8):
+            step(pb.randn(3, 4))
+        return [p.tolist() for p in averaged.parameters()], averaged.n_averaged.item(), step
+
+    (*expected, _), (*found, step) = run(lambda f: f), run(partial(pb.compile, fullgraph=True))
+    assert found == expected and step.entries[-1].runs >= 5
+
+
+def test_masks_of_transformers_are_looked_at_in_each_run():
+    layer = pb.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
+    net = pb.nn.TransformerEncoder(layer, 2).eval()
+    causal = pb.nn.Transformer.generate_square_subsequent_mask(5)
+    other = causal.clone()
+    other[0, 3] = 0.0
+    compiled = pb.compile(lambda x, mask: net(x, mask=mask), fullgraph=True)
+    for mask in (causal, other, causal, other, causal.clone(), other):
+        x = pb.randn(2, 5, 8)
+        pb.testing.assert_close(compiled(x, mask), net(x, mask=mask), rtol=0, atol=0)
+    assert len(compiled.entries) == 2
 
 
 def test_explanation_names_decisions():

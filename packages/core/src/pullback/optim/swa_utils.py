@@ -9,6 +9,7 @@ from copy import deepcopy
 import pullback
 from pullback.nn.modules.batchnorm import _BatchNorm
 from pullback.nn.modules.module import Module
+from pullback.ops.rules.operands import all_hold
 from pullback.optim.lr_scheduler.base import LRScheduler, for_each_group
 
 __all__ = [
@@ -166,7 +167,7 @@ class AveragedModel(Module):
             value.detach().to(average.device)
             for average, value in zip(averages, self._averaged(model))
         ]
-        if self.n_averaged == 0:
+        if all_hold(self.n_averaged == 0):
             for average, value in zip(averages, values):
                 average.copy_(value)
         elif self.avg_fn is not None:

@@ -30,7 +30,7 @@ from pullback._c.program.launches cimport (
     launch_of)
 from pullback._c.program.program cimport Outer, Result, fill, result_of
 from pullback._c.program.run_values cimport find_draw, is_random, joined_draws, options_of
-from pullback._c.program.simplify cimport decides_late
+from pullback._c.program.simplify cimport decided_first
 from pullback._c.device.storage cimport (
     storage_new, storage_original, storage_release, storage_retain)
 from pullback._c.graph.tensor cimport (
@@ -391,7 +391,8 @@ cdef class Recorder:
         if any(blocks is None for _, _, _, blocks in self.draws):
             self.refuse_now("a new state of a generator of random numbers")
             return None
-        if decides_late(self.launches, self.buffers):
+        self.launches = decided_first(self.launches, self.buffers)
+        if self.launches is None:
             self.refuse_now("a choice by values after a write to a tensor from outside")
             return None
         recording.results = []

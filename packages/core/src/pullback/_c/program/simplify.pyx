@@ -91,13 +91,55 @@ cdef int number_uses(list launches, list buffers) except -1:
     return 0
 
 
-cdef bint decides_late(list launches, list buffers) except -1:
-    """True if a decision without an error comes after a write to memory from outside."""
+cdef list decided_first(list launches, list buffers):
+    """Return launches in which decisions without an error come before writes to outside memory.
+
+    None where one depends on such a write.
+    """
     cdef Launch launch
-    for launch in launches[first_write(launches, buffers):]:
-        if launch.expected is not None and launch.error is None:
-            return True
-    return False
+    cdef set moved
+    cdef Py_ssize_t first = first_write(launches, buffers), number
+    for number in range(first, len(launches)):
+        launch = <Launch>launches[number]
+        if launch.expected is None or launch.error is not None:
+            continue
+        moved = needed_for(launches, buffers, number)
+        if moved is None:
+            return None
+        launches = [launches[i] for i in sorted(moved)] + [
+            launches[i] for i in range(len(launches)) if i not in moved]
+    return launches
+
+
+cdef set needed_for(list launches, list buffers, Py_ssize_t decision):
+    """Return a decision and the launches that it needs, if they can all run first; else None.
+
+    They depend on nothing that others write before, and others do not see that they ran earlier.
+    """
+    cdef Launch launch = <Launch>launches[decision]
+    cdef set needed = {launch.buffers[0]}, found = {decision}
+    cdef dict last = {}                     # of each buffer that they write
+    cdef Py_ssize_t number
+    cdef int i
+    for number in range(decision - 1, -1, -1):
+        launch = <Launch>launches[number]
+        outs = {launch.buffers[i] for i in range(launch.call.nout)}
+        if needed.isdisjoint(outs):
+            continue
+        if launch.expected is not None or launch.draw >= 0 or any(
+                [i < 0 or (<Buffer>buffers[i]).kind != BUFFER_TEMPORARY for i in outs]):
+            return None
+        found.add(number)
+        for i in outs:
+            last.setdefault(i, number)
+        needed |= {launch.buffers[i] for i in range(
+            launch.call.nout, launch.call.nout + launch.call.nin) if launch.buffers[i] >= 0}
+    for number in range(decision):
+        launch = <Launch>launches[number]
+        for i in range(launch.call.nout + launch.call.nin):
+            if number not in found and last.get(launch.buffers[i], -1) > number:
+                return None
+    return found
 
 
 cdef list count_writers(list launches, list buffers):

@@ -13,6 +13,7 @@ from pullback.nn import functional as F
 from pullback.nn.modules.container import ModuleList, Sequential
 from pullback.nn.modules.linear import Linear
 from pullback.nn.modules.module import Module
+from pullback.ops.rules.operands import all_hold, any_holds
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss", "LinearCrossEntropyLoss", "LinearCrossEntropyOptions"]
 
@@ -102,7 +103,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         input, target = (
             (input_, target_) if batched else (input_.unsqueeze(0), target_.unsqueeze(0))
         )
-        if target.numel() and not bool(((target >= 0) & (target < self.n_classes)).all()):
+        if target.numel() and not all_hold((target >= 0) & (target < self.n_classes), RuntimeError):
             raise RuntimeError(
                 f"Target values should be in [0, {self.n_classes - 1}], but values in range "
                 f"[{target.min().item()}, {target.max().item()}] were found. "
@@ -149,7 +150,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         head_output = self.head(input)
         output = head_output.argmax(dim=1)
         in_cluster = output >= self.shortlist_size
-        if not bool(in_cluster.any()):
+        if not any_holds(in_cluster):
             return output
         rows = in_cluster.nonzero().squeeze(1)
         logs = self._get_full_log_prob(

@@ -21,6 +21,7 @@ from pullback.nn.modules.dropout import Dropout
 from pullback.nn.modules.linear import Linear
 from pullback.nn.modules.module import Module
 from pullback.nn.modules.normalization import LayerNorm
+from pullback.ops.rules.operands import all_hold
 
 __all__ = [
     "Transformer",
@@ -53,7 +54,7 @@ def _is_causal(mask, given, size):
         return bool(given)
     if tuple(mask.shape[-2:]) != (size, size):
         return False
-    return bool((mask == _causal_mask(size, mask.device, mask.dtype)).all())
+    return all_hold(mask == _causal_mask(size, mask.device, mask.dtype))
 
 
 def _steps(src, batch_first):
@@ -281,7 +282,7 @@ class TransformerEncoder(Module):
             return False
         hidden = padding == -math.inf
         # Hidden elements come last: none is followed by one that is seen.
-        return not self.mask_check or bool((hidden[:, 1:] >= hidden[:, :-1]).all())
+        return not self.mask_check or all_hold(hidden[:, 1:] >= hidden[:, :-1])
 
 
 def _can_leave_padding_out(layer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pullback
+from pullback.ops.rules.operands import all_hold
 
 
 def _identity_like(A):
@@ -60,4 +61,4 @@ def is_orthogonal(Q):
         return False
     product = pullback.matmul(Q.transpose(-2, -1).conj(), Q)
     eps = 10.0 * Q.shape[-1] * pullback.finfo(Q.dtype).eps
-    return bool((product - _identity_like(Q)).abs().max() <= eps)
+    return all_hold((product - _identity_like(Q)).abs() <= eps)

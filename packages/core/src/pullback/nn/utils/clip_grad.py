@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import pullback
 from pullback import Tensor
+from pullback.ops.rules.operands import all_hold
 
 __all__ = [
     "clip_grad_norm",
@@ -52,7 +53,7 @@ def get_total_norm(
     total = pullback.linalg.vector_norm(
         pullback.stack([norm.to(device) for norm in norms]), norm_type
     )
-    if error_if_nonfinite and not bool(total.isfinite()):
+    if error_if_nonfinite and not all_hold(total.isfinite(), RuntimeError):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
             "so it cannot be clipped. To disable this error and scale the gradients by the "
