@@ -85,7 +85,7 @@ ALLOWED = {
         },
         "cpu": {"amp"},
         "cuda": {"_help", "amp", "_c/base", "_c/device", "backend", "."},
-        "optim": {"_help", "_c/base", "_c/python", "nn", "sparse", "utils", "."},
+        "optim": {"_help", "_c/base", "_c/python", "nn", "ops/rules", "sparse", "utils", "."},
         "utils": {
             "_help",
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
