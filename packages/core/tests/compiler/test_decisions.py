@@ -227,3 +227,36 @@ def test_failing_kernel_after_a_write_fails_once():
     with pytest.raises(IndexError):
         compiled(pb.ones(2), pb.tensor([5]))
     assert total.tolist() == [2, 2]
+
+
+MASKED = {
+    "whole": lambda x: x.__setitem__(x < 0, 0.0),
+    "rows": lambda x: x.__setitem__(x[:, 0] < 0, -1.0),
+    "columns": lambda x: x.__setitem__((slice(None), x[0] < 0), 2.0),
+    "inner": lambda x: x[:, 1:].__setitem__(x[:, 1:] > 0, 5),
+    "tensor": lambda x: x.__setitem__(x < 0, pb.tensor(3.0)),
+    "after a slice": lambda x: x.__setitem__((slice(0, 2), x[0] < 0), 7.0),
+    "row and mask": lambda x: x.__setitem__((1, x[1] < 0), 7.0),
+}
+
+
+@pytest.mark.parametrize("dtype", [pb.float32, pb.float64, pb.int32])
+@pytest.mark.parametrize("name", MASKED)
+def test_numbers_that_masks_place(name, dtype):
+    def function(x):
+        y = x * 1
+        MASKED[name](y)
+        return y * 2
+
+    compiled = pb.compile(function, fullgraph=True)
+    for _ in range(4):
+        values = (pb.randn(4, 5) * 4).to(dtype)
+        found = []
+        for call in (compiled, function):
+            x = values.clone().requires_grad_(dtype.is_floating_point)
+            y = call(x)
+            if x.requires_grad:
+                y.square().sum().backward()
+            found.append([y.detach().tolist(), None if x.grad is None else x.grad.tolist()])
+        assert found[0] == found[1]
+    assert [one.runs for one in compiled.entries] == [3]

@@ -352,6 +352,11 @@ def element_of(Tensor self not None, const char *what):
     return only_element(self)
 
 
+def in_capture():
+    """Return True while this thread's kernels are recorded."""
+    return capturing()
+
+
 def decide(Tensor condition not None, error=None):
     """Return the truth of a one-element tensor, on which depends what is computed next.
 

@@ -7,6 +7,7 @@ from pullback.ops.rules.dtypes import dtype_named
 from pullback.ops.rules.operands import as_vector, kept_apart
 from pullback.ops.rules.shapes import broadcast_shape
 from pullback.ops.table.primitives_api import (
+    compiled,
     is_batched,
     new_empty,
     new_filled,
@@ -454,4 +455,11 @@ def advanced_setitem(self, advanced, value):
 
         # torch fills masks: that casts, and reads the number first
         value = value.to(self.dtype, copy=may_overlap(self, value))
+        if compiled("ops.create", "in_capture")() and not value.requires_grad:
+            masks = [(dim, one) for dim, one in enumerate(indices) if one is not None]
+            if len(masks) == 1:  # as a fill it does not depend on how many elements there are
+                dim, mask = masks[0]
+                after = self.ndim - dim - mask.ndim
+                ops.masked_fill_(self, mask.reshape(*mask.shape, *(1,) * after), value.reshape(()))
+                return
     ops.index_put_(self, indices, value)
