@@ -67,8 +67,18 @@ op(
 
 
 @functools.lru_cache(maxsize=512)
-def _checked_nll_loss(dtype, size, target, weight, ignore_index, reduction):
-    """Check dtype and shapes; return the output spec of nll_loss_forward."""
+def _checked_nll_loss(dtype, size, kind, target, weight, ignore_index, reduction):
+    """Check dtypes and shapes; return the output spec of nll_loss_forward.
+
+    None for a target that is to be converted first.
+    """
+    if size and not (len(size) == 2 and len(target) > 1):  # which has its error below
+        if kind.name not in ("int64", "uint8"):
+            raise RuntimeError(
+                f"expected target dtype to be Long or Byte, but got {type_name(kind)}"
+            )
+        if kind.name == "uint8" or (len(size) == 1 and target == (1,)):
+            return None
     if not size:
         raise ValueError("Expected 1 or more dimensions (got 0)")
     if dtype.kind != "f":
@@ -93,30 +103,25 @@ def _checked_nll_loss(dtype, size, target, weight, ignore_index, reduction):
             f"weight tensor should be defined either for all {size[dim]} classes or "
             f"no classes but got weight tensor of shape: {list(weight)}"
         )
-    return nll_loss_spec(() if reduction else target, ignore_index, reduction)
+    number = REDUCTIONS.index(checked_reduction(None, None, reduction))
+    return nll_loss_spec(() if number else target, ignore_index, number)
 
 
 def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reduction):
     """Pick -self at the target classes (dim 1, or the only dim), weighted."""
-    reduction = checked_reduction(size_average, reduce, reduction)
-    if self.ndim and not (self.ndim == 2 and target.ndim > 1):  # which has its error below
-        kind = target.dtype.name
-        if kind != "int64":
-            if kind != "uint8":
-                raise RuntimeError(
-                    f"expected target dtype to be Long or Byte, but got {type_name(target.dtype)}"
-                )
-            target = target.to(dtype_named("int64"))
-        if self.ndim == 1 and target.shape == (1,):
-            target = target.reshape(())
+    if size_average is not None or reduce is not None:
+        reduction = checked_reduction(size_average, reduce, reduction)
+    size = None if weight is None else weight.shape
     spec = _checked_nll_loss(
-        self.dtype,
-        self.shape,
-        target.shape,
-        None if weight is None else weight.shape,
-        ignore_index,
-        REDUCTIONS.index(reduction),
+        self.dtype, self.shape, target.dtype, target.shape, size, ignore_index, reduction
     )
+    if spec is None:
+        target = target.to(dtype_named("int64"))
+        if self.ndim == 1:
+            target = target.reshape(())
+        spec = _checked_nll_loss(
+            self.dtype, self.shape, target.dtype, target.shape, size, ignore_index, reduction
+        )
     if weight is not None:
         _check_weight(weight, self.dtype)
     return ops.nll_loss_forward(self, target, weight, spec)
