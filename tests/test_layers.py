@@ -62,7 +62,7 @@ ALLOWED = {
         },
         "func": {"_help", "_c/graph", "_c/engine", "_c/transforms", "ops", "autograd", "nn"},
         "nn": {"_help", "_c/graph", "_c/python", "ops/nn", "ops/rules", "utils", "."},
-        "amp": {"_c/transforms", "."},
+        "amp": {"_c/transforms", "ops/rules", "."},
         "_dynamo": {"compiler", "."},
         "compiler": {
             *(

@@ -260,3 +260,39 @@ def test_numbers_that_masks_place(name, dtype):
             found.append([y.detach().tolist(), None if x.grad is None else x.grad.tolist()])
         assert found[0] == found[1]
     assert [one.runs for one in compiled.entries] == [3]
+
+
+@pytest.mark.parametrize("clips", [False, True])
+@pytest.mark.parametrize("fused", [None, True])
+@pytest.mark.parametrize("name", ["SGD", "AdamW"])
+def test_scaled_steps_look_for_infinities_in_each_run(name, fused, clips):
+    if pb.get_default_device().type == "ref" and name != "SGD":
+        pytest.skip("without kernels for their steps, optimizers compute them op by op")
+
+    def run(wrap):
+        pb.manual_seed(0)
+        net = pb.nn.Sequential(pb.nn.Linear(4, 4), pb.nn.ReLU(), pb.nn.Linear(4, 2))
+        optimizer = getattr(pb.optim, name)(net.parameters(), lr=0.01, fused=fused)
+        scaler = pb.amp.GradScaler("cpu", growth_interval=3)
+
+        def step(x):
+            optimizer.zero_grad()
+            with pb.autocast("cpu", dtype=pb.bfloat16):
+                loss = net(x).square().mean()
+            scaler.scale(loss).backward()
+            if clips:
+                scaler.unscale_(optimizer)
+                pb.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            return loss.detach()
+
+        step, found = wrap(step), []
+        for number in range(14):
+            found.append(step(pb.randn(3, 4) * (1e30 if number in (6, 9) else 1)).tolist())
+            found += [scaler.get_scale(), *(p.tolist() for p in net.parameters())]
+        return found, step
+
+    (expected, _), (found, step) = run(lambda f: f), run(partial(pb.compile, fullgraph=True))
+    assert found == expected
+    assert len(step.entries) <= 3 and sum(one.runs for one in step.entries) >= 9

@@ -11,6 +11,7 @@ from typing import Any
 
 import pullback
 from pullback import Tensor
+from pullback.ops.rules.operands import all_hold
 
 __all__ = ["GradScaler", "OptState"]
 
@@ -207,8 +208,9 @@ class GradScaler:
                 self.unscale_(optimizer)
             if not state["found_inf_per_device"]:
                 raise AssertionError("No inf checks were recorded for this optimizer.")
-            found = [flag.item() for flag in state["found_inf_per_device"].values()]
-            result = None if any(found) else optimizer.step(*args, **kwargs)
+            flags = state["found_inf_per_device"].values()
+            is_finite = all(all_hold(flag == 0) for flag in flags)
+            result = optimizer.step(*args, **kwargs) if is_finite else None
         state["stage"] = OptState.STEPPED
         return result
 
@@ -279,7 +281,7 @@ class GradScaler:
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
             self._adapt(scale, tracker, pullback.stack(found).sum() > 0)
-        self._per_optimizer_states = defaultdict(_fresh_state)
+        self._per_optimizer_states.clear()
 
     def _adapt(self, scale, tracker, found):
         """Multiply the factor on its device, without waiting for it."""

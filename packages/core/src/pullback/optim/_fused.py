@@ -9,6 +9,7 @@ from __future__ import annotations
 import pullback
 from pullback import Tensor
 from pullback._c.python.optimizer_steps import count_missing, count_steps, fits
+from pullback.ops.rules.operands import all_hold
 
 
 def _number(value):
@@ -17,7 +18,7 @@ def _number(value):
 
 def _scaling(params, grad_scale, found_inf):
     """Return what a step needs to know of the scale of the loss; None to leave the step out."""
-    if found_inf is not None and found_inf.item():
+    if found_inf is not None and not all_hold(found_inf == 0):
         return None
     return {"grad_scale": None if grad_scale is None else grad_scale.to(params[0].device)}
 

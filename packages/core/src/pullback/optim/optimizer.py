@@ -15,6 +15,7 @@ import pullback
 from pullback import Tensor
 from pullback._c.base.state import swap_grad_enabled
 from pullback._c.python.optimizer_steps import clear_grads, gather, note_options_read
+from pullback.ops.rules.operands import all_hold
 from pullback.optim._groups import cast_state, fill_with_zeros, split_names
 from pullback.utils.hooks import RemovableHandle
 
@@ -548,7 +549,7 @@ def _check_modes(
 
 def _unscale(grads, grad_scale, found_inf):
     """Divide gradients by the scale of their loss; return False if one of them is not finite."""
-    if found_inf is not None and found_inf.item():
+    if found_inf is not None and not all_hold(found_inf == 0):
         return False
     if grad_scale is not None:
         for grad in grads:

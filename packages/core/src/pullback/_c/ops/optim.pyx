@@ -15,7 +15,7 @@ from pullback.abi cimport (
 from pullback._c.base.dtype cimport dtype_object
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_retain, layout_same_shape, layout_same_strides)
-from pullback._c.base.state cimport captured_read, pb_state, thread_state
+from pullback._c.base.state cimport capturing, globals_, pb_state, thread_state
 from pullback._c.base.types cimport LAYOUT_DENSE, layout_shape, pb_layout
 from pullback._c.device.device cimport DEVICE_META, device_types
 from pullback._c.dispatch.call cimport op_call2
@@ -166,8 +166,11 @@ cdef int unscale(Op op, PyObject **args, step_call *step) except -1:
     if found is not None:
         flag = <Tensor>found
         if device_types()[flag.storage.device_type].host:
-            captured_read(flag.storage, b"a step looks whether infinities were found")
-            if scalar_of(flag, tensor_data(flag)):
+            if capturing():
+                if globals_().capture.decided(globals_().capture.self, <PyObject *>flag,
+                                              <PyObject *>None):
+                    return 1
+            elif scalar_of(flag, tensor_data(flag)):
                 return 1
         else:
             step.found_inf = args[op.nargs - 1]

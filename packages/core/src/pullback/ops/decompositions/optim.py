@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pullback.ops.rules.operands import all_hold
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.schema import ops
 
@@ -13,7 +14,7 @@ def _updates(grads, *lists, decay, maximize, found_inf):
 
     Writes back what the caller sends: the new values of these tensors. A list may be empty.
     """
-    if found_inf is not None and found_inf.item():
+    if found_inf is not None and not all_hold(found_inf == 0):
         return
     for number, grad in enumerate(grads):
         targets = [tensors[number] for tensors in lists if len(tensors)]
