@@ -65,7 +65,7 @@ def _adam(
     options = {"decay": decay, "maximize": maximize, "found_inf": found_inf}
     for one in _updates(grads, self, exp_avgs, exp_avg_sqs, largest, **options):
         param, average, square = one.values[:3]
-        step = float(state_steps[one.number].item())
+        step = state_steps[one.number].to(param.dtype)
         if decoupled:
             param = param * (1 - lr * weight_decay)
         average = average + (1 - beta1) * (one.grad - average)
@@ -73,20 +73,15 @@ def _adam(
         one.values[1:3] = average, square
         if amsgrad:
             square = one.values[3] = ops.maximum(one.values[3], square)
-        root = square.sqrt() / _root(_correction(beta2, step)) + eps
+        root = square.sqrt() / _correction(beta2, step).sqrt() + eps
         one.values[0] = param - lr / _correction(beta1, step) * average / root
 
 
 def _correction(beta, step):
     """Return 1 - beta^step, the weight of an average that began with 0, or NaN for no number."""
-    try:
-        return 1 - math.pow(beta, step) or math.nan
-    except (ValueError, OverflowError):
-        return math.nan
-
-
-def _root(number):
-    return math.sqrt(number) if number >= 0 else math.nan
+    logarithm = math.log(beta) if beta > 0 else -math.inf if beta == 0 else math.nan
+    found = -(step * logarithm).expm1()
+    return found.masked_fill(found == 0, math.nan)
 
 
 @decomposition("adam_step")
@@ -127,7 +122,8 @@ def adagrad_step(
     options = {"decay": weight_decay, "maximize": maximize, "found_inf": found_inf}
     for one in _updates(grads, self, state_sums, **options):
         param, total = one.values
-        step = float(state_steps[one.number].item())
+        step = state_steps[one.number].to(param.dtype)
         one.values[1] = total = total + one.grad * one.grad
-        rate = lr / (1 + (step - 1) * lr_decay or math.nan)
+        growth = 1 + (step - 1) * lr_decay
+        rate = lr / growth.masked_fill(growth == 0, math.nan)
         one.values[0] = param - rate * one.grad / (total.sqrt() + eps)
