@@ -139,6 +139,60 @@ def test_dataclass_that_is_returned_is_that_of_the_call():
         assert found is config and y.item() == number
 
 
+@pytest.mark.parametrize("make", [list, lambda one: {0: one[0]}, lambda one: Pair(one[0])])
+def test_one_container_twice_is_no_two_containers(make):
+    def function(a, b):
+        first = a.x if isinstance(a, Pair) else a[0]
+        return first * (2 if a is b else 3), a, b
+
+    compiled = pb.compile(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for is_one in (True, False, True, False, False):
+            one, other = make([pb.ones(1)]), make([pb.ones(1)])
+            y, a, b = compiled(one, one if is_one else other)
+            assert y.item() == (2 if is_one else 3)
+            assert a is one and b is (one if is_one else other)
+
+
+@dataclasses.dataclass
+class Pair:
+    x: object
+
+
+class Slotted:
+    __slots__ = ("h",)
+
+
+@dataclasses.dataclass
+class Inherits(Slotted):
+    x: object
+
+
+@dataclasses.dataclass
+class Field(list):
+    scale: float = 1.0
+
+
+def test_dataclasses_that_hold_more_than_their_fields():
+    scaled = pb.compile(lambda d: d.x * d.h)
+    counted = pb.compile(lambda d, x: x * len(d) * d.scale)
+    for number in range(4):
+        one = Inherits(pb.ones(1))
+        one.h = number
+        assert scaled(one).item() == number
+        other = Field()
+        other.extend(range(number))
+        assert counted(other, pb.ones(1)).item() == number
+
+
+def test_factory_of_a_defaultdict_counts():
+    compiled = pb.compile(lambda d, x: x * d.default_factory() + d["a"])
+    for factory, value in ((int, 0), (lambda: 3, 3), (int, 0), (lambda: 4, 4)):
+        found = compiled(collections.defaultdict(factory, a=1), pb.ones(1))
+        assert found.item() == value + 1
+
+
 # ---- what is said, and how often -----------------------------------------------------------------
 
 

@@ -1,11 +1,13 @@
 """Numbers that ``item()`` returns in compiled functions: returned, computed with, read."""
 
 import collections
+import fractions
 import itertools
 import math
 import statistics
 import types
 import warnings
+from functools import partial
 
 import numpy
 import pytest
@@ -78,6 +80,14 @@ def test_elements_are_returned(name, dtype):
 
 
 READ = {
+    "whole float": lambda x: (x > 0).sum().item() == 3.0,
+    "float and whole": lambda x: [3.0, 2.0, 1.0, 0.0].index((x > 0).sum().item()),
+    "key of a float": lambda x: {0.0: "a", 1.0: "b", 2.0: "c", 3.0: "d"}[(x > 0).sum().item()],
+    "complex": lambda x: (x > 0).sum().item() == 3 + 0j,
+    "fraction": lambda x: fractions.Fraction(1, 2) + (x > 0).sum().item(),
+    "number of numpy": lambda x: numpy.float32(0.1) * x[0].item(),
+    "element of numpy": lambda x: x[0].item() - numpy.float32(0.1),
+    "numpy array": lambda x: (x[:1].numpy() * x[0].item()).dtype.name,
     "comparison": lambda x: x * 2 if x.sum().item() > 0 else x,
     "power": lambda x: x ** x.sum().item(),
     "divisor": lambda x: 1 / (x.sum().item() + 3.5),
@@ -102,7 +112,7 @@ READ = {
     "size": lambda x: pb.zeros(x.argmax().item()),
     "type": lambda x: type(x[0].item()) is float,
     "float": lambda x: float(x[0]),
-    "complex": lambda x: pb.complex(x, x)[0].item(),
+    "complex element": lambda x: pb.complex(x, x)[0].item(),
     "shift": lambda x: 1 << (x > 0).sum().item(),
 }
 
@@ -121,11 +131,12 @@ def test_elements_that_are_read_run_eagerly(name):
 
 
 Holder = type("Holder", (), {})
+Slotted = type("Slotted", (), {"__slots__": ("loss",)})
 
 
 def keepers():
     kept, holder, space, queue = [], Holder(), types.SimpleNamespace(), collections.deque(maxlen=2)
-    table, last = {}, 0.0
+    table, some, slotted, last = {}, set(), Slotted(), 0.0
 
     def cell(x):
         nonlocal last
@@ -141,6 +152,18 @@ def keepers():
         "cell": (cell, lambda: [last]),
         "computed": (lambda x: kept.append(x.sum().item() / 3), lambda: kept),
         "nested": (lambda x: kept.append([x.sum().item()]), lambda: [*itertools.chain(*kept)]),
+        "tuple": (lambda x: kept.append((1, x.sum().item())), lambda: [*itertools.chain(*kept)]),
+        "tuples": (
+            lambda x: kept.append((1, (x.sum().item(),))),
+            lambda: [one[1][0] for one in kept],
+        ),
+        "set": (lambda x: some.add(x.sum().item()), lambda: sorted(some)),
+        "key": (lambda x: table.update({x.sum().item(): 1}), lambda: [*table]),
+        "slot": (lambda x: setattr(slotted, "loss", x.sum().item()), lambda: [slotted.loss]),
+        "partial": (
+            lambda x: kept.append(partial(max, x.sum().item())),
+            lambda: [kept[-1].args[0]],
+        ),
     }
 
 
@@ -156,6 +179,7 @@ def test_elements_that_are_kept_are_plain_numbers(name):
             expected(x)
             assert list(values()) == list(expected_values())
             assert not any(isinstance(one, Number) for one in values())
+            assert [type(one) for one in values()] == [type(one) for one in expected_values()]
     assert not any(one.runs for one in compiled.entries)
 
 

@@ -567,3 +567,31 @@ def test_results_have_gradients_of_their_own(name, use):
                     pb.testing.assert_close(other, one, rtol=1e-5, atol=1e-6)
                 else:
                     assert one == other or type(one) is type(other) is list
+
+
+def test_hooks_of_results_without_a_gradient_do_not_run():
+    def function(x):
+        h = x * 2
+        return h.sin(), h.exp()
+
+    compiled = pb.compile(function)
+    for call in (function, compiled, compiled, compiled):
+        one, other = call(pb.ones(2, requires_grad=True))
+        seen = []
+        one.register_hook(seen.append)
+        other.sum().backward()
+        assert not seen
+
+
+def test_second_derivative_by_another_result():
+    def function(x):
+        h = x * 3
+        return h, (h**3).sum()
+
+    compiled = pb.compile(function)
+    for call in (function, compiled, compiled, compiled):
+        x = pb.ones(2, requires_grad=True)
+        h, y = call(x)
+        (d,) = pb.autograd.grad(y, h, create_graph=True)
+        found = pb.autograd.grad(d.sum(), [h, x])
+        assert [one.tolist() for one in found] == [[18.0, 18.0], [54.0, 54.0]]

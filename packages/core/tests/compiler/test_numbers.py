@@ -6,6 +6,7 @@ import decimal
 import math
 import pickle
 
+import numpy
 import pytest
 
 import pullback as pb
@@ -53,6 +54,9 @@ READ = {
     "repr": lambda x, s: x * float(repr(s)),
     "key": lambda x, s: x * {s: 2.0}[s],
 }
+READ["of numpy"] = lambda x, s: (
+    (float(numpy.float32(0.1) * s), x)[1] * float(numpy.float32(0.1) * s)
+)
 FLOATS_ALONE = {  # with a number argument they raise TypeError, or compute another result
     "decimal": lambda x, s: x * float(decimal.Decimal(s)),
     "type": lambda x, s: x * (2 if type(s) is float else 3),

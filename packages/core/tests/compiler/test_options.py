@@ -1,6 +1,7 @@
 """compile: options of optimizers that change between steps, as schedulers change them."""
 
 import copy
+import operator
 import warnings
 
 import pytest
@@ -238,7 +239,12 @@ def loop(net, opt, sched):
         pb.nn.utils.clip_grad_value_(group["params"], 5.0)
 
 
+GROUPS, RATE = "param_groups", "lr"
 BESIDE["loop"] = (loop, False)
+BESIDE["name in a global"] = (lambda net, opt, sched: getattr(opt, GROUPS)[0][RATE], True)
+BESIDE["attributes"] = (lambda net, opt, sched: vars(opt)[GROUPS][0][RATE], True)
+BESIDE["format"] = (lambda net, opt, sched: f"{opt.param_groups[0]['lr']}", True)
+BESIDE["getter"] = (lambda net, opt, sched: operator.attrgetter(GROUPS)(opt)[0][RATE], True)
 
 
 @needs_kernels

@@ -101,6 +101,46 @@ def test_checkpoints_in_a_step(name, way):
     assert step.entries[-1].runs >= 4
 
 
+def test_checkpoints_that_keep_results():
+    contexts = partial(pb.utils.checkpoint.create_selective_checkpoint_contexts, [pb.mm])
+
+    def run(wrap):
+        pb.manual_seed(0)
+        w = pb.rand(3, 3).requires_grad_()
+        function = wrap(
+            lambda x: checkpoint(lambda x: (x @ w).sin() @ w, x, context_fn=contexts).sum()
+        )
+        found = []
+        for _ in range(4):
+            function(pb.rand(3, 3)).backward()
+            found.append(w.grad.tolist())
+        return found
+
+    eager, compiled, _ = both(run)
+    assert eager == compiled
+
+
+def test_part_of_the_results_of_a_checkpoint_with_statistics():
+    def run(wrap):
+        pb.manual_seed(0)
+        net = pb.nn.Sequential(pb.nn.Linear(3, 3), pb.nn.BatchNorm1d(3))
+
+        def function(x):
+            h = net(x)
+            return h, checkpoint(net, h)
+
+        function, found = wrap(function), []
+        for _ in range(4):
+            one, other = function(pb.rand(4, 3))
+            one.sum().backward(retain_graph=True)
+            other.sum().backward()
+            found += [*state_of(net), net[0].weight.grad.tolist()]
+        return found
+
+    eager, compiled, _ = both(run)
+    assert eager == compiled
+
+
 def test_numbers_that_are_drawn_again_in_a_fork():
     def run(wrap):
         pb.manual_seed(3)
@@ -130,10 +170,12 @@ def test_numbers_of_parts_of_a_batch():
     assert eager == compiled and [one.runs for one in function.entries] == [3]
 
 
-@pytest.mark.parametrize("way", ["seed", "state", "generator"])
-def test_states_from_outside_run_eagerly(way):
+@pytest.mark.parametrize("needs_grad", [False, True])
+@pytest.mark.parametrize("way", ["seed", "state", "generator", "own"])
+def test_states_from_outside_run_eagerly(way, needs_grad):
     def run(wrap):
         pb.manual_seed(3)
+        w = pb.ones(2, requires_grad=needs_grad)
         state, generator = pb.get_rng_state(), pb.Generator().manual_seed(1)
 
         def function(x):
@@ -141,12 +183,15 @@ def test_states_from_outside_run_eagerly(way):
                 pb.manual_seed(5)
             elif way == "state":
                 pb.set_rng_state(state)
-            else:
+            elif way == "generator":
                 generator.set_state(state)
-            return x + pb.rand(2, generator=generator)
+            own = pb.Generator().manual_seed(7) if way == "own" else generator
+            return x + w * pb.rand(2, generator=own)
 
         function = wrap(function)
-        return [function(pb.rand(2)).tolist() for _ in range(4)]
+        return [function(pb.rand(2)).tolist() for _ in range(4)] + [
+            pb.rand(1, generator=generator).item()
+        ]
 
     eager, compiled, function = both(run)
     assert eager == compiled and not any(one.runs for one in function.entries)
@@ -166,7 +211,31 @@ class Holder:
         return x * self.own.random() + float(self.theirs.rand())
 
 
+def local_import(x):
+    import random as numbers
+
+    return x * numbers.random()
+
+
+def alias(x):
+    numbers = numpy.random
+    return x * float(numbers.rand())
+
+
+def from_import(x):
+    from random import choice
+
+    return x * choice([1.0, 2.0, 3.0])
+
+
 OTHERS = {
+    "local import": local_import,
+    "alias": alias,
+    "from import": from_import,
+    "by name": lambda x: x * getattr(random, "uniform")(0, 1),  # noqa: B009
+    "attributes": lambda x: x * vars(random)["random"](),
+    "in a list": lambda x: x * [random][0].random(),
+    "default": lambda x, rng=random: x * rng.random(),
     "module": lambda x: x if random.random() < 0.5 else -x,
     "choice": lambda x: x * random.choice([1.0, 2.0, 3.0]),
     "numpy": lambda x: x * float(numpy.random.rand()),

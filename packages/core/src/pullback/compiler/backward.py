@@ -10,7 +10,13 @@ from typing import Any
 
 from pullback._c.base.state import is_grad_enabled, swap_grad_enabled
 from pullback._c.capture.compiled import Entry, are_transformed, flat_memory
-from pullback._c.capture.outside import address_of_edge, edge_of, outer_edges, outer_sources
+from pullback._c.capture.outside import (
+    address_of_edge,
+    edge_of,
+    lead_to,
+    outer_edges,
+    outer_sources,
+)
 from pullback._c.capture.recorder import Recorder
 from pullback._c.engine import engine
 from pullback._c.graph.tensor import Tensor
@@ -51,6 +57,7 @@ class Backward:
         self.reach: list[set[int]] = []  # the targets of each result
         self.recording: Any = None  # for programs for other sizes
         self.draws_again = False  # checkpoints in it draw the numbers of the forward pass
+        self.passes_gradients = False  # to hooks or custom functions, which see None
         self.has_code = False  # code of the program runs in it, and reads what may change
 
     @classmethod
@@ -97,6 +104,7 @@ class Backward:
         if freed:  # a backward pass inside the function has run through it
             return made
         made.has_code = bool(code)
+        made.passes_gradients = any(type(one) is not tuple for one in code)  # else what is saved
         for one in code:
             if may_have_effects(one):
                 kind = getattr(type(one), "_forward_cls", type(one))
@@ -129,6 +137,7 @@ class Backward:
             return None
         finally:
             inner.end()
+            writes = inner.has_written()
             inner.restore()
             default_generator.set_position(*position)
         if inner.refusal is not None:
@@ -136,6 +145,9 @@ class Backward:
             return None
         if any(one is not None and one.is_sparse for one in grads):
             capture.refusal = "a sparse gradient of its results"
+            return None
+        if writes and len(outputs) > 1:
+            capture.refusal = "several results whose backward pass writes to memory from outside"
             return None
         made.given = [one is not None for one in grads]
         made.sources, made.saved_results = outer_sources(inner, recorder)
@@ -209,8 +221,8 @@ class Backward:
         seeds = list(grads)
         if is_grad_enabled():
             return self.recorded(ctx, seeds, True)
-        changed = self.has_code and (
-            any(one is None for one in seeds) or not ctx.call.entry.signature.holds()
+        changed = (self.passes_gradients and any(one is None for one in seeds)) or (
+            self.has_code and not ctx.call.entry.signature.holds()
         )
         if changed or are_transformed(seeds):
             return self.recorded(ctx, seeds, False)
@@ -274,7 +286,11 @@ class Backward:
                 edge_of(again[one[1]]) if type(one) is tuple else tensor
                 for one, tensor in zip(self.targets, ctx.targets)
             ]
-            return _gradients(outputs, targets, given, create_graph)
+            found = _gradients(outputs, targets, given, create_graph)
+            for one, tensor in zip(self.targets, ctx.targets):
+                if create_graph and type(one) is tuple:
+                    lead_to([each for each in found if each is not None], again[one[1]], tensor)
+            return found
 
 
 def _gradients(outputs: Any, targets: Any, seeds: Any, create_graph: bool) -> list[Tensor | None]:
@@ -405,6 +421,7 @@ class CompiledFunction(Function):
         if not call.done:
             return ()
         ctx.call, ctx.part = call, part
+        ctx.is_several_nodes = True  # so hooks of results without a gradient do not run
         ctx.targets = targets
         ctx.set_materialize_grads(False)
         if part.program is not None:

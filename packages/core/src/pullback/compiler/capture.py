@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Awaitable, Iterator
 from typing import Any
 
@@ -20,7 +21,15 @@ from pullback.compiler.results import holds_tensor, rebuilder
 from pullback.compiler.sizes import SizeLog, without_sizes
 from pullback.func._tree import leaves, structure
 
-__all__ = ["Capture"]
+__all__ = ["DRAWING", "Capture"]
+
+# Names of functions that draw numbers from the generators of the modules random and numpy.random.
+DRAWING = frozenset(
+    "random randrange randint getrandbits randbytes choice choices shuffle sample uniform gauss "
+    "normalvariate lognormvariate betavariate expovariate gammavariate triangular vonmisesvariate "
+    "paretovariate weibullvariate rand randn random_sample random_integers ranf bytes normal "
+    "standard_normal permutation poisson binomial beta exponential gamma laplace geometric".split()
+)
 
 # What `Recorder.changes` holds: the constants of _c/base/state.pxd.
 _CLEARED, _SET, _READ, _ADDED, _HISTORY = range(5)
@@ -55,7 +64,7 @@ class Capture:
         self.takes_elements = True  # that item() returns a number which is not read
         self.inputs = entry.signature.tensors
         self.refusal: str | None = None
-        self.has_effects = self.reads_options = False
+        self.has_effects = self.reads_options = self.may_draw = False
         self.is_late = False
         self.sizes = sizes
         self.structure: Any = None  # of the function's value
@@ -69,7 +78,7 @@ class Capture:
         if not recorder.begin():  # another thread records
             self.is_late = True
             return self.owner.function(*self.given[0], **self.given[1])
-        modes = _modes()
+        modes, numbers = _modes(), _other_numbers() if self.may_draw else None
         try:
             with self.sizes or contextlib.nullcontext():
                 value = self.owner.function(*self.given[0], **self.given[1])
@@ -92,6 +101,8 @@ class Capture:
                 value = None  # so that what was made is referred to once
                 self.refusal = self.numbers.settle(made) or self.refusal
                 value = self.numbers.plain(made[0])
+            if self.refusal is None and self.may_draw and _other_numbers() != numbers:
+                self.refusal = "a function that draws numbers of another generator"
             if self.refusal is None and _modes() != modes:
                 self.refusal = "a change of a mode that lasts, such as the grad mode"
             if self.refusal is None:
@@ -203,6 +214,17 @@ class Capture:
         """Return True for arguments, and leaves from outside: they are returned as they are."""
         given = any(one is each for each in self.inputs)
         return given or (one.is_leaf and id(one) in self.found)
+
+
+def _other_numbers() -> list[Any]:
+    """Return the states of the generators of the modules that are there."""
+    found: list[Any] = []
+    if "random" in sys.modules:
+        found.append(sys.modules["random"].getstate())
+    if "numpy.random" in sys.modules:
+        kind, key, *rest = sys.modules["numpy.random"].get_state()
+        found.append((kind, key.tobytes(), *rest))
+    return found
 
 
 def _modes() -> tuple[Any, ...]:

@@ -23,7 +23,7 @@ from pullback._c.capture.spec import has_fields
 from pullback._c.graph.tensor import Tensor
 from pullback._context import are_deterministic_algorithms_enabled, get_num_threads
 from pullback.autograd._dot import Dot
-from pullback.compiler.capture import Capture
+from pullback.compiler.capture import DRAWING, Capture
 from pullback.compiler.modules import OptimizedModule
 from pullback.compiler.numbers import (
     device_of_numbers,
@@ -192,11 +192,12 @@ class Compiled(CompiledCallable):
         signature = Signature(args, kwargs, numbers, self._names)
         if known is not None:
             signature.compare_objects(known)
-        if signature.overlaps(guards):
+        if signature.overlaps(guards) or signature.has_repeated(args, kwargs):
             self._kept += 1
             return self.function(*args, **kwargs)
         sizes = SizeLog() if self.dynamic and not numbers and not asks_types else None
         capture = Capture(self, Entry(signature), found, args, kwargs, numbers, sizes)
+        capture.may_draw = not names.isdisjoint(DRAWING)
         capture.takes_elements = not (asks_types or self._plain or names & _EXACT)
         try:
             value = capture.run()

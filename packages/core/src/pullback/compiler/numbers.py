@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 
 import pullback
-from pullback._c.capture.compiled import is_on_host, number_like
+from pullback._c.capture.compiled import is_on_host, number_like, replace_items
 from pullback._c.dispatch.operands import set_number_class
 from pullback._c.graph.tensor import Tensor
 from pullback.compiler.sizes import FUNCTIONS, SizeArgument, plain
@@ -44,6 +44,8 @@ class Number:
     """
 
     __slots__ = ("is_read", "operands", "operation", "origin", "tensor", "value")
+
+    __array_ufunc__ = None  # so that NumPy's operators leave the operation to this one
 
     shape = ()  # as a NumPy number, which operations take for a Python number
 
@@ -141,6 +143,9 @@ def _is_computed(name: str, number: Number, args: tuple[Any, ...]) -> bool:
 
 
 def _method(name: str) -> Callable[..., Any]:
+    is_reflected = name not in FUNCTIONS and name.startswith("__r")
+    function = FUNCTIONS.get(f"__{name[3:]}" if is_reflected else name)
+
     def read(self: Number, *args: Any) -> Any:
         if any(isinstance(one, Tensor) for one in args):
             return NotImplemented
@@ -149,10 +154,13 @@ def _method(name: str) -> Callable[..., Any]:
                 if type(one) is SizeArgument:  # a run for another size has this one as well
                     one.size_log.note(name, (one.value,), None)
             return self.origin.computed(_COMPUTED[name], (self, *map(plain, args)))
-        method = getattr(type(self.value), name)
-        return method(
-            self.item(), *[one.item() if isinstance(one, Number) else one for one in args]
+        value, others = (
+            self.item(),
+            [one.item() if isinstance(one, Number) else one for one in args],
         )
+        if len(others) != 1 or function is None:
+            return getattr(type(value), name)(value, *others)
+        return function(others[0], value) if is_reflected else function(value, others[0])
 
     read.__name__ = name
     return read
@@ -214,18 +222,44 @@ def put_back(numbers: list[Number], expected: dict[int, int], own: Any) -> None:
     kept = [one for one in numbers if sys.getrefcount(one) > _UNKEPT + expected.get(id(one), 0)]
     for one in kept:
         one.item()
-    for holder in gc.get_referrers(*kept) if kept else ():
-        if holder is kept or holder is numbers or holder is own:
-            continue
-        if isinstance(holder, CellType):
-            holder.cell_contents = holder.cell_contents.item()
-        elif isinstance(holder, (dict, list, deque)):
-            _replace_items(holder)
-        elif isinstance(getattr(holder, "__dict__", None), dict):
-            _replace_items(holder.__dict__)
+    for _ in range(3):  # a number may be in a tuple in a tuple
+        left = [one for one in kept if sys.getrefcount(one) > _UNKEPT + expected.get(id(one), 0)]
+        for holder in gc.get_referrers(*left) if left else ():
+            if not any(holder is one for one in (kept, left, numbers, own)):
+                _mend(holder)
 
 
-def _replace_items(holder: Any) -> None:
-    for key, one in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
-        if isinstance(one, Number):
-            holder[key] = one.item()
+def _mend(holder: Any) -> None:
+    """Replace the numbers that an object holds."""
+    if isinstance(holder, CellType):
+        holder.cell_contents = _plain(holder.cell_contents)
+    elif isinstance(holder, dict):
+        found = [(_plain(key), _plain(value)) for key, value in holder.items()]
+        if any(isinstance(key, Number) for key in holder):
+            holder.clear()
+        holder.update(found)
+    elif isinstance(holder, (list, deque)):
+        for i, one in enumerate(holder):
+            holder[i] = _plain(one)
+    elif isinstance(holder, set):
+        found = [*map(_plain, holder)]
+        holder.clear()
+        holder.update(found)
+    elif type(holder) is tuple:
+        replace_items(holder, [*map(_plain, holder)])
+    elif not isinstance(holder, Number):
+        for name in _attributes_of(holder):
+            if isinstance(getattr(holder, name, None), Number):
+                setattr(holder, name, _plain(getattr(holder, name)))
+
+
+def _attributes_of(value: Any) -> list[str]:
+    found = [*getattr(value, "__dict__", ())]
+    for base in type(value).__mro__:
+        slots = vars(base).get("__slots__", ())
+        found += [slots] if isinstance(slots, str) else slots
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, Number) else value

@@ -26,7 +26,7 @@ cdef class RandomPosition:
 
     def set_position(self, uint64_t seed, uint64_t block):
         """Go on with a block of counters of the stream of a seed, as ``take`` returns them."""
-        self.note(seed, block, None)    # no draw: a new position
+        self.note(self._seed, self._offset, None)       # no draw: a new position
         self._seed = seed
         self._offset = block
 

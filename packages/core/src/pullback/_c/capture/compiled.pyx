@@ -3,6 +3,7 @@
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_U8
@@ -18,9 +19,12 @@ from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_NUMBER, TENSOR_IS_WRAPPED, TENSOR_OVERRIDES, Tensor, is_tensor,
     tensor_extra, tensor_wrap)
 
+cdef extern from "Python.h":
+    PyObject *PyTuple_GET_ITEM(object, Py_ssize_t)      # borrowed
+
 __all__ = [
     "CompiledCallable", "Entry", "are_transformed", "flat_memory", "grad_now", "hooks_now",
-    "is_on_host", "number_like", "set_forced_eager"]
+    "is_on_host", "number_like", "replace_items", "set_forced_eager"]
 
 
 cdef bint forced_eager = False
@@ -60,6 +64,18 @@ def number_like(Tensor self not None, bint promotes_as_number):
     if promotes_as_number:
         made.flags |= TENSOR_IS_NUMBER
     return made
+
+
+def replace_items(tuple value not None, list items not None):
+    """Put other items into a tuple, equal to those that it has."""
+    cdef Py_ssize_t i
+    cdef PyObject *before
+    for i in range(len(value)):
+        if value[i] is not items[i]:
+            before = PyTuple_GET_ITEM(value, i)
+            Py_INCREF(items[i])
+            PyTuple_SET_ITEM(value, i, items[i])
+            Py_DECREF(<object>before)
 
 
 def grad_now(Tensor self not None):

@@ -10,11 +10,12 @@ from pullback._c.base.types cimport NODE_ACCUMULATE, NODE_FREED, node_edges, pb_
 from pullback._c.capture.code_names cimport code_of_node
 from pullback._c.capture.recorder cimport Recorder, place_of
 from pullback._c.device.storage cimport storage_release, storage_retain
-from pullback._c.graph.node cimport node_object
+from pullback._c.graph.node cimport node_object, node_release
+from pullback._c.graph.record cimport tensor_edge
 from pullback._c.graph.tensor cimport Tensor, tensor_wrap
 from pullback._c.program.launches cimport BUFFER_INPUT, BUFFER_OUTER, Buffer
 
-__all__ = ["address_of_edge", "edge_of", "outer_edges", "outer_sources"]
+__all__ = ["address_of_edge", "edge_of", "lead_to", "outer_edges", "outer_sources"]
 
 
 cdef dict NO_ENDS = {}
@@ -91,6 +92,35 @@ def outer_edges(Recorder recorder not None, list outputs not None, tuple inputs 
             if edge.node != NULL:
                 pending.append((<size_t>edge.node, edge.nr))
     return targets, seen, freed, code
+
+
+def lead_to(list outputs not None, Tensor before not None, Tensor now not None):
+    """Let edges of the graph of some tensors that lead to one tensor lead to another one."""
+    cdef list pending = []
+    cdef set seen = set()
+    cdef Tensor tensor
+    cdef pb_node *node
+    cdef pb_edge *edge
+    cdef pb_edge wanted
+    cdef uint32_t i
+    if before.node == NULL:
+        return
+    for tensor in outputs:
+        if tensor.node != NULL:
+            pending.append(<size_t>tensor.node)
+    while pending:
+        node = <pb_node *><size_t>pending.pop()
+        if <size_t>node in seen or node == before.node:
+            continue
+        seen.add(<size_t>node)
+        for i in range(node.nedges):
+            edge = &node_edges(node)[i]
+            if edge.node == before.node and edge.nr == before.output_nr:
+                tensor_edge(now, &wanted)
+                node_release(edge.node)
+                edge[0] = wanted
+            elif edge.node != NULL:
+                pending.append(<size_t>edge.node)
 
 
 def outer_sources(Recorder recorder not None, Recorder before not None):

@@ -42,6 +42,7 @@ cdef set COUNTERS = {"_step_count", "_opt_called", "_version", "_non_persistent_
 # do to pass it to a fused step.
 cdef set READS_OPTIONS = {"_last_lr", "defaults"}
 cdef set BY_KEY = {"get", "pop", "setdefault", "itemgetter", "__getitem__"}
+cdef set FORMATS = {"format", "format_map", "__getattribute__", "__getattr__"}
 cdef set OPTIONS = {
     *("lr", "betas", "eps", "weight_decay", "momentum", "dampening", "alpha", "lr_decay"),
 }
@@ -110,6 +111,7 @@ cdef class Walk:
     cdef set watched                    # (address of the holder, key)
     cdef list pending                   # (value, where)
     cdef bint reads_options             # of optimizers, in code outside of this package
+    cdef bint has_optimizer
     cdef int does                       # what code does: COMPARES_OBJECTS and others
     cdef list keys                      # tensors that are keys, or items of a set
     cdef dict modes                     # of names of functions: the function that tells a mode
@@ -414,6 +416,7 @@ cdef class Walk:
             self.later(getattr(value, name, None), f"{where}.{name}")
         if not kind.is_ours or kind.is_stateful:
             self.add(GUARD_CLASS, value, None, type(value), f"type({where})")
+        self.has_optimizer = self.has_optimizer or "param_groups" in own
         is_model = kind.is_model or "param_groups" in own or (
             "_modules" in own and "_parameters" in own)
         if is_model and kind.is_named:
@@ -531,6 +534,8 @@ def guards_of(function, list arguments not None, dict modes not None):
         else:
             walk.tensor(<Tensor>one, "a tensor")
     walk.run()
+    if walk.has_optimizer and (walk.does & NAMES_LATER or not walk.names.isdisjoint(FORMATS)):
+        walk.reads_options = True
     walk.absences()
     names = frozenset(walk.names)
     for guard in walk.guards:

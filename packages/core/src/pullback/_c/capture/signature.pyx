@@ -15,7 +15,7 @@ from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.base.types cimport pb_storage
 from pullback._c.capture.guards cimport GUARD_ITEMS, Guard, WatchedDict
 from pullback._c.capture.spec cimport (
-    differs_in_numbers, first_difference, fits, set_read, spec_of)
+    differs_in_numbers, first_difference, fits, has_repeated, set_read, spec_of)
 from pullback._c.device.device cimport (
     device_default_ordinal, device_default_type, device_type)
 from pullback._c.graph.tensor cimport TENSOR_IS_NUMBER, Tensor
@@ -166,7 +166,9 @@ cdef class Signature:
                     return None
                 if first_same(tensors, i) != <Py_ssize_t>self.sames[i]:
                     return None
-        if self.known is not None and identities_of(tensors, self.known) != self.identities:
+        if self.known is not None and (
+                identities_of(tensors, self.known) != self.identities
+                or self.has_repeated(args, kwargs)):
             return None
         if not are_aliased_as(tensors, self.aliases) or (
                 self.apart and relations_of(tensors, self.outer) != self.shared):
@@ -183,6 +185,11 @@ cdef class Signature:
     def takes(self, tuple args not None, dict kwargs not None):
         """Return True for arguments of these sizes, dtypes, devices and values."""
         return fits(self.args, args, []) and fits(self.kwargs, kwargs, [])
+
+    def has_repeated(self, tuple args not None, dict kwargs not None):
+        """Return True if a list, dict or dataclass is there more than once."""
+        cdef set seen = set()
+        return has_repeated(self.args, args, seen) or has_repeated(self.kwargs, kwargs, seen)
 
     def takes_same(self, tuple args not None, dict kwargs not None, tuple tensors not None):
         """Return True for such arguments with these very tensors; others stand for numbers."""

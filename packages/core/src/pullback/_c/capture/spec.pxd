@@ -41,6 +41,7 @@ cdef bint same_attributes(dict some, dict others) except -1
 cdef Spec spec_of(object value, str where, list tensors, dict numbers=*, object names=*)
 cdef bint tensor_fits(Spec spec, Tensor tensor) except -1
 cdef bint has_own_memory(Tensor tensor, Py_ssize_t owners) noexcept
+cdef bint has_repeated(Spec spec, object value, set seen) except -1
 cdef bint fits(Spec spec, object value, list tensors)
 cdef str first_difference(Spec spec, object value)
 cdef bint differs_in_numbers(Spec spec, object value, set found)

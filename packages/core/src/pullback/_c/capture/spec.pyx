@@ -46,6 +46,9 @@ cdef dict ASKED = {
          "untyped_storage", "storage", "_typed_storage"), storage_part),
 }
 
+cdef enum:
+    MADE_AT_RUNTIME = 1 << 9            # Py_TPFLAGS_HEAPTYPE
+
 cdef tuple PLAIN = (
     bool, int, float, complex, str, bytes, type(None), dtype_class, device_class, type(Ellipsis),
     slice, range)
@@ -183,6 +186,7 @@ cdef Spec spec_of(object value, str where, list tensors, dict numbers=None, obje
                       for i, one in enumerate(value)]
     elif made.type is dict or made.type is OrderedDict or made.type is defaultdict:
         made.kind = SPEC_DICT
+        made.value = getattr(value, "default_factory", None)
         made.keys = tuple(value)
         made.items = [spec_of(one, f"{where}[{key!r}]", tensors, numbers, names)
                       for key, one in value.items()]
@@ -229,9 +233,12 @@ cdef bint has_own_memory(Tensor tensor, Py_ssize_t owners) noexcept:
 
 
 cpdef bint has_fields(value):
-    """Return True for an instance of a dataclass, which is what its attributes are."""
-    return hasattr(type(value), "__dataclass_fields__") and (
-        type(value).__dictoffset__ != 0 and not hasattr(value, "_parameters"))
+    """Return True for an instance of a dataclass, which is what is in its ``__dict__``."""
+    if not hasattr(type(value), "__dataclass_fields__") or isinstance(value, type) or (
+            type(value).__dictoffset__ == 0 or hasattr(value, "_parameters")):
+        return False
+    return all([base.__flags__ & MADE_AT_RUNTIME and "__slots__" not in vars(base)
+                for base in type(value).__mro__ if base is not object])
 
 
 cdef object items_of(Spec spec, object value):
@@ -257,6 +264,20 @@ cdef bint same_keys(object value, tuple keys) except -1:
             return False
         number += 1
     return number == PyTuple_GET_SIZE(keys)
+
+
+cdef bint has_repeated(Spec spec, object value, set seen) except -1:
+    """True if a list, dict or dataclass that fits is there more than once."""
+    if spec.items is None:
+        return False
+    if spec.kind != SPEC_TUPLE:
+        if <size_t><PyObject *>value in seen:
+            return True
+        seen.add(<size_t><PyObject *>value)
+    for one, item in zip(spec.items, items_of(spec, value)):
+        if (<Spec>one).items is not None and has_repeated(<Spec>one, item, seen):
+            return True
+    return False
 
 
 cdef bint fits(Spec spec, object value, list tensors):
@@ -297,6 +318,8 @@ cdef bint fits(Spec spec, object value, list tensors):
         return True
     if spec.kind == SPEC_FIELDS:
         value = value.__dict__
+    elif spec.type is defaultdict and value.default_factory is not spec.value:
+        return False
     if not same_keys(value, spec.keys):
         return False
     for i in range(PyList_GET_SIZE(spec.items)):

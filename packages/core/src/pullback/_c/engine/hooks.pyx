@@ -18,7 +18,8 @@ from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, Tensor, is_tensor, tensor_device_index, tensor_device_type, tensor_extra,
     tensor_is_tracked)
 from pullback._c.base.state cimport GRAD_ADDED, captured_change
-from pullback._c.base.types cimport NODE_ACCUMULATE, node_edges, pb_edge, pb_node
+from pullback._c.base.types cimport (
+    NODE_ACCUMULATE, NODE_PYTHON, node_edges, pb_edge, pb_node)
 
 
 cdef object hook_name(object hook):
@@ -81,6 +82,15 @@ cdef int run_one(object hook, PyObject **buffer) except -1:
     return 0
 
 
+cdef bint gives_none(pb_node *node):
+    """True if a hook of an output that gets no gradient runs, with None.
+
+    The outputs of a compiled function have nodes of their own in the function itself.
+    """
+    return node.kind != NODE_PYTHON or not getattr(
+        <object>node.wrapper, "is_several_nodes", False)
+
+
 cdef int run_tensor_hooks(pb_node *node, PyObject **grads) except -1:
     """Run tensor hooks in order of registration, then retain_grad()."""
     cdef object number, hook
@@ -88,7 +98,8 @@ cdef int run_tensor_hooks(pb_node *node, PyObject **grads) except -1:
         return 0
     if node.extra.tensor_hooks != NULL:
         for number, hook in list((<dict>node.extra.tensor_hooks).values()):
-            run_one(hook, &grads[<uint32_t>number])
+            if grads[<uint32_t>number] != NULL or gives_none(node):
+                run_one(hook, &grads[<uint32_t>number])
     if node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.hooks != NULL:
         run_leaf_hooks(node, grads)
     if node.extra.retain != NULL:

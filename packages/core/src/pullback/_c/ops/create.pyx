@@ -357,6 +357,11 @@ def in_capture():
     return capturing()
 
 
+def runs_ahead():
+    """Return True while a backward pass is captured that nobody has asked for yet."""
+    return capturing() and globals_().capture.launching != NULL
+
+
 def decide(Tensor condition not None, error=None):
     """Return the truth of a one-element tensor, on which depends what is computed next.
 

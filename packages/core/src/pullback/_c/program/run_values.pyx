@@ -67,6 +67,8 @@ cdef list joined_draws(list draws, list launches, list before):
     cdef Launch launch
     for generator, seed, first, blocks in before:
         firsts.setdefault(id(generator), (seed, first))
+        if blocks is None:
+            return None
         ends[id(generator)] = first + max(blocks, 0)
     for generator, seed, first, blocks in draws:
         if id(generator) not in going_back:

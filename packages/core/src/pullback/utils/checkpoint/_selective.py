@@ -223,6 +223,8 @@ class Giving(Counting):
                 f"{key[0].name}, call number {key[1]}, encountered during "
                 f"backward but not found in storage. {DIFFERENT}"
             )
+        if create.runs_ahead():
+            raise RuntimeError("a checkpoint that keeps results allows one backward pass")
         kept = self.results[key]
         if kept is None:
             return run()
