@@ -226,3 +226,80 @@ def test_refused_functions_are_not_recorded_again_and_again():
     compiled.forget()
     with pytest.warns(UserWarning, match=r"cannot replay item\(\)"):
         compiled(pb.ones(2))
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    loss: object
+    scores: object = None
+    rest: tuple = ()
+
+    @property
+    def best(self):
+        return self.scores.argmax()
+
+
+@dataclasses.dataclass(eq=False)
+class Node:
+    x: object
+    parent: object = None
+    children: list = dataclasses.field(default_factory=list)
+
+
+OUTPUTS = {
+    "itself": lambda x, w: Output((x * w).sum(), x * w),
+    "in a tuple": lambda x, w: (x, Output((x * w).sum(), w * 2, (x * 3,))),
+    "nested": lambda x, w: Output(Output(x * w, 3), {"w": w * 2}, ("text", None)),
+    "numbers": lambda x, w: Output(x.sum().item(), (x > 0).sum().item() / 4),
+    "twice": lambda x, w: (lambda one: [one, one])(Output(x * w)),
+    "list": lambda x, w: [Batch(one, one * 2) for one in (x * w).unbind(0)],
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_dataclasses_are_results(name):
+    function = OUTPUTS[name]
+    compiled = pb.compile(function, fullgraph=True)
+
+    def plain(value):
+        if isinstance(value, pb.Tensor):
+            return value.tolist(), value.requires_grad
+        if dataclasses.is_dataclass(value):
+            return type(value), [plain(one) for one in vars(value).items()]
+        if isinstance(value, (tuple, list)):
+            return [plain(one) for one in value]
+        return {key: plain(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+    seen = []
+    for _ in range(4):
+        x, w = pb.randn(4), pb.randn(4).requires_grad_()
+        found, expected = compiled(x, w), function(x, w)
+        assert plain(found) == plain(expected)
+        assert not any(found is one for one in seen)
+        seen.append(found)
+        if name == "itself":
+            found.loss.backward()
+            assert w.grad.equal(x) and found.best.equal(expected.best)
+        if name == "twice":
+            assert found[0] is found[1]
+    assert [one.runs for one in compiled.entries] == [3]
+
+
+def test_arguments_that_contain_themselves_run_eagerly():
+    def tree():
+        root = Node(pb.ones(2))
+        root.children.append(Node(pb.full((2,), 3.0), root))
+        return root
+
+    compiled = pb.compile(lambda node: node.x * node.children[0].x)
+    with pytest.warns(UserWarning, match="an argument that contains itself"):
+        assert compiled(tree()).tolist() == [3.0, 3.0]
+    cycle = [pb.ones(1)]
+    cycle.append(cycle)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert all(compiled(tree()).tolist() == [3.0, 3.0] for _ in range(4))
+        assert pb.compile(lambda one: one[0] * 2)(cycle).tolist() == [2.0]

@@ -24,7 +24,7 @@ from pullback._c.transforms.autocast import get_autocast_state, set_autocast_sta
 from pullback.autograd import Function
 from pullback.autograd.grad_mode import enable_grad, no_grad
 from pullback.compiler.effects import may_have_effects
-from pullback.func._tree import leaves
+from pullback.compiler.trees import leaves
 from pullback.ops import ops
 from pullback.random import default_generator
 

@@ -19,7 +19,7 @@ from pullback.compiler.elements import Numbers
 from pullback.compiler.numbers import Number, with_numbers
 from pullback.compiler.results import holds_tensor, rebuilder
 from pullback.compiler.sizes import SizeLog, without_sizes
-from pullback.func._tree import leaves, structure
+from pullback.compiler.trees import leaves, structure
 
 __all__ = ["DRAWING", "Capture"]
 

@@ -30,7 +30,7 @@ from pullback.compiler.numbers import (
 )
 from pullback.compiler.report import Explanation, dot_of
 from pullback.compiler.sizes import Family, Sample, SizeLog, settle
-from pullback.func._tree import is_node, items
+from pullback.compiler.trees import contains_itself, is_node, items
 from pullback.nn import Module
 
 __all__ = ["compile"]
@@ -174,6 +174,10 @@ class Compiled(CompiledCallable):
         if self._kept >= _TRIES or len(self.entries) - len(self._between) >= self.limit:
             self._warn_of_limit(args, kwargs)
             return self.function(*args, **kwargs)
+        if contains_itself((args, kwargs)):
+            self._refused += 1
+            self._refuse("an argument that contains itself")
+            return self.function(*args, **kwargs)
         with self._lock:
             self._drop_outdated()
         try:
@@ -316,11 +320,9 @@ class Compiled(CompiledCallable):
 def _objects(value: Any) -> Iterator[Any]:
     """Yield what is in arguments, of which signatures know containers and fields from inside."""
     if is_node(value):
+        if has_fields(value):
+            yield type(value)
         for one in items(value):
-            yield from _objects(one)
-    elif has_fields(value):
-        yield type(value)
-        for one in vars(value).values():
             yield from _objects(one)
     else:
         yield value

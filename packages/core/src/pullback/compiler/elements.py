@@ -15,7 +15,7 @@ from pullback._c.capture.recorder import place_of_call, refuse_element
 from pullback._c.graph.tensor import Tensor
 from pullback.compiler.numbers import Count, Number, NumberArgument, put_back, without_numbers
 from pullback.compiler.sizes import is_own
-from pullback.func._tree import is_node, items, leaves
+from pullback.compiler.trees import is_node, items, leaves
 
 __all__ = ["Numbers", "Returned"]
 

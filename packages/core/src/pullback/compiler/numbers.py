@@ -21,7 +21,7 @@ from pullback._c.capture.compiled import is_on_host, number_like, replace_items
 from pullback._c.dispatch.operands import set_number_class
 from pullback._c.graph.tensor import Tensor
 from pullback.compiler.sizes import FUNCTIONS, SizeArgument, plain
-from pullback.func._tree import leaves, tree_map
+from pullback.compiler.trees import leaves, tree_map
 
 __all__ = [
     "Count",

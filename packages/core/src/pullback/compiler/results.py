@@ -6,7 +6,6 @@ import copy
 from collections import deque
 from collections.abc import Callable
 from functools import partial, reduce
-from operator import getitem
 from types import CellType, FunctionType
 from typing import Any
 
@@ -14,7 +13,7 @@ from pullback._c.capture.spec import has_fields, is_plain
 from pullback._c.graph.tensor import Tensor
 from pullback.compiler.elements import Returned
 from pullback.compiler.numbers import Number
-from pullback.func._tree import is_node, items, leaves, with_items
+from pullback.compiler.trees import is_node, items, leaves, with_items
 
 __all__ = ["holds_tensor", "rebuilder"]
 
@@ -45,7 +44,7 @@ class _Given:
 
     def of(self, args: Any, kwargs: Any) -> Any:
         """Return it, as it is in a call."""
-        return self.value if self.path is None else reduce(getitem, self.path, (args, kwargs))
+        return self.value if self.path is None else reduce(_item, self.path, (args, kwargs))
 
 
 class _Number:
@@ -66,15 +65,18 @@ class _Copied:
         return copy.deepcopy(self.value, memo)
 
 
+def _item(tree: Any, key: Any) -> Any:
+    return vars(tree)[key] if has_fields(tree) else tree[key]
+
+
 def _paths(tree: Any, path: tuple[Any, ...], found: dict[int, tuple[Any, ...]]) -> None:
     """Note by address where the lists and dicts of arguments are."""
-    if has_fields(tree):
-        found.setdefault(id(tree), path)
     if not is_node(tree):
         return
     if not isinstance(tree, tuple):
         found.setdefault(id(tree), path)
-    for key, item in tree.items() if isinstance(tree, dict) else enumerate(tree):
+    named = vars(tree) if has_fields(tree) else tree
+    for key, item in named.items() if isinstance(named, dict) else enumerate(named):
         _paths(item, (*path, key), found)
 
 
@@ -110,7 +112,7 @@ def rebuilder(
     there = [*found, *(one for one in leaves(given) if not isinstance(one, Tensor))]
     outside = {id(one): one for one in there}
     flat = type(value) is tuple and not any(
-        is_node(one) or isinstance(one, Number) or has_fields(one) or copied(one) for one in value
+        is_node(one) or isinstance(one, Number) or copied(one) for one in value
     )
     if flat and len(numbers) == len(value):
         count = len(value)
@@ -120,8 +122,6 @@ def rebuilder(
 
     def template(tree: Any) -> Any:
         """Return numbers of leaves in place of them, and _Given for what is not made anew."""
-        if has_fields(tree) and id(tree) in paths:
-            return _Given(tree, paths[id(tree)])
         if not is_node(tree) and copied(tree):
             return _Copied(copy.deepcopy(tree, memo))
         if not is_node(tree):

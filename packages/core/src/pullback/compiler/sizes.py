@@ -33,7 +33,7 @@ from pullback._c.capture.line import Line, layout_between, line_between, same_bu
 from pullback._c.capture.recording import between, decisions, difference, reaches
 from pullback._c.dispatch.call import swap_tracer
 from pullback._c.graph.tensor import Tensor
-from pullback.func._tree import leaves, tree_map
+from pullback.compiler.trees import leaves, tree_map
 from pullback.ops import ops
 
 __all__ = [

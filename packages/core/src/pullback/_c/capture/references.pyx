@@ -491,8 +491,9 @@ cdef class Walk:
             where = f"{base.__name__}.{name}"
             if name[:2] != "__":
                 self.watch(GUARD_DICT, found, name, value, where)
-            elif isinstance(value, types.FunctionType):
-                self.later(value, where)
+            elif isinstance(value, types.FunctionType) and not (
+                    value.__code__.co_filename == "<string>" and "__dataclass_fields__" in found):
+                self.later(value, where)        # not what dataclasses generate
         return 0
 
 

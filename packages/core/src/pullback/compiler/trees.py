@@ -1,0 +1,70 @@
+"""Nested arguments and results of compiled functions: trees whose nodes may be dataclasses, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pullback._c.capture.spec import has_fields
+from pullback.func import _tree
+
+__all__ = ["contains_itself", "is_node", "items", "leaves", "structure", "tree_map", "with_items"]
+
+
+def is_node(value: Any) -> bool:
+    """Return True for a container that is flattened, or an instance of a dataclass."""
+    return _tree.is_node(value) or has_fields(value)
+
+
+def items(tree: Any) -> Iterable[Any]:
+    """Return what a node holds."""
+    return _tree.items(tree) if _tree.is_node(tree) else vars(tree).values()
+
+
+def with_items(tree: Any, parts: list[Any]) -> Any:
+    """Return a node like another one that holds parts."""
+    if _tree.is_node(tree):
+        return _tree.with_items(tree, parts)
+    made = object.__new__(type(tree))
+    vars(made).update(zip(vars(tree), parts))
+    return made
+
+
+def leaves(tree: Any) -> list[Any]:
+    """Return the leaves of a tree in order."""
+    if not is_node(tree):
+        return [tree]
+    found: list[Any] = []
+    for one in items(tree):
+        if is_node(one):
+            found += leaves(one)
+        else:
+            found.append(one)
+    return found
+
+
+def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Return a tree of the same structure with a function applied to the leaves."""
+    if not is_node(tree):
+        return function(tree)
+    return with_items(tree, [tree_map(function, one) for one in items(tree)])
+
+
+def structure(tree: Any) -> Any:
+    """Return the structure of a tree, for comparisons."""
+    if not is_node(tree):
+        return "*"
+    keys = (
+        () if isinstance(tree, (tuple, list)) else tuple(vars(tree) if has_fields(tree) else tree)
+    )
+    return type(tree), keys, tuple(structure(one) for one in items(tree))
+
+
+def contains_itself(tree: Any, above: tuple[int, ...] = ()) -> bool:
+    """Return True if a node holds itself, directly or further down."""
+    if not is_node(tree):
+        return False
+    if id(tree) in above:
+        return True
+    above = (*above, id(tree))
+    return any(contains_itself(one, above) for one in items(tree))
