@@ -16,6 +16,7 @@ from pullback._c.capture.outside import (
     lead_to,
     outer_edges,
     outer_sources,
+    sequence_of,
 )
 from pullback._c.capture.recorder import Recorder
 from pullback._c.engine import engine
@@ -346,17 +347,14 @@ def _groups(
             groups.remove(other)
             group = other[0] + group[0], other[1] | group[1], other[2] | group[2]
         groups.append(group)
-    ordered: list[list[int]] = []
+    # In the order in which the function has made them, so that gradients are summed in its order.
+    groups.sort(key=lambda one: max(sequence_of(results[i]) for i in one[0]))
     ready: set[int] = set()
-    while groups:
-        free = [one for one in groups if one[2] <= ready | set(one[0])]
-        if not free:  # each depends on another
+    for group, _, behind in groups:
+        ready.update(group)
+        if not behind <= ready:  # each depends on another
             return [graph]
-        for one in free:
-            groups.remove(one)
-            ordered.append(sorted(one[0]))
-            ready.update(one[0])
-    return ordered
+    return [sorted(one[0]) for one in groups]
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ from pullback._c.graph.record cimport tensor_edge
 from pullback._c.graph.tensor cimport Tensor, tensor_wrap
 from pullback._c.program.launches cimport BUFFER_INPUT, BUFFER_OUTER, Buffer
 
-__all__ = ["address_of_edge", "edge_of", "lead_to", "outer_edges", "outer_sources"]
+__all__ = ["address_of_edge", "edge_of", "lead_to", "outer_edges", "outer_sources",
+           "sequence_of"]
 
 
 cdef dict NO_ENDS = {}
@@ -24,6 +25,11 @@ cdef dict NO_ENDS = {}
 def address_of_edge(Tensor tensor not None):
     """Return what identifies the edge to which the gradient of a result goes."""
     return <size_t>tensor.node, tensor.output_nr
+
+
+def sequence_of(Tensor tensor not None):
+    """Return the number of the node of a result: nodes that are made later have a larger one."""
+    return tensor.node.sequence
 
 
 def edge_of(Tensor tensor not None):
