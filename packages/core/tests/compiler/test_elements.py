@@ -6,6 +6,7 @@ import itertools
 import math
 import statistics
 import types
+import typing
 import warnings
 from functools import partial
 
@@ -274,3 +275,93 @@ def test_what_python_computes_is_computed_in_each_run(steps, values):
     for value in values:
         x, whole = pb.tensor(value, dtype=pb.float64), pb.tensor(int(value))
         assert same(compiled(x, whole), function(x, whole))
+
+
+class Plus(typing.NamedTuple("Plus", [("loss", object), ("n", object)])):
+    __slots__ = ()
+
+    def __new__(cls, loss, n=3):
+        return super().__new__(cls, loss, n + 1)
+
+
+class Doubled(list):
+    def __init__(self, one):
+        super().__init__([one, one])
+
+
+class Two(tuple):
+    __slots__ = ()
+
+    def __new__(cls, one, other):
+        return super().__new__(cls, (one, other))
+
+
+OWN = {
+    "named tuple": lambda x: Plus(x.sum().item()),
+    "named tuple of a tensor": lambda x: Plus(x.sum()),
+    "list": lambda x: Doubled(x.sum().item()),
+    "tuple": lambda x: Two(x.sum().item(), 2),
+    "tuple of a tensor": lambda x: Two(x.sum(), 2),
+    "counter": lambda x: collections.Counter(hit=(x > 0).sum().item(), n=3),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_containers_that_are_made_in_their_own_way_are_left_alone(name):
+    function = OWN[name]
+    compiled = pb.compile(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for x in VALUES[:2] * 2:
+            found, expected = compiled(x), function(x)
+            assert type(found) is type(expected) and same(found, expected)
+
+
+def test_counter_of_the_caller_is_counted_in():
+    def run(wrap):
+        total = collections.Counter()
+        function = wrap(lambda x: total.update(hit=(x > 0).sum().item(), n=3))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for x in VALUES[:4]:
+                function(x)
+        return total
+
+    assert run(pb.compile) == run(lambda function: function)
+
+
+def test_classes_that_take_plain_numbers_alone_get_them():
+    w = pb.ones(1, requires_grad=True)
+    optimizer = pb.optim.SGD([w], lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = (w * x).sum()
+        loss.backward()
+        optimizer.step()
+        return statistics.mean([loss.item(), (x > 0).sum().item()])
+
+    compiled = pb.compile(step)
+    with pytest.warns(UserWarning, match=r"item\(\)"):
+        found = compiled(pb.ones(2))
+    assert found == 2.0 and w.item() == pytest.approx(0.8)
+
+
+def test_scale_of_a_scaler_is_an_element():
+    def run(wrap):
+        pb.manual_seed(0)
+        net = pb.nn.Linear(4, 2)
+        optimizer, scaler = pb.optim.SGD(net.parameters(), lr=0.1), pb.amp.GradScaler("cpu")
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = net(x).square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            return {"loss": loss.item(), "scale": scaler.get_scale()}
+
+        step = wrap(step)
+        return [step(pb.randn(3, 4)) for _ in range(6)]
+
+    assert run(partial(pb.compile, fullgraph=True)) == run(lambda function: function)

@@ -241,3 +241,25 @@ def test_more_numbers_than_programs_warn_and_name_the_number():
         mixture(pb.ones(2), number / 20)
     with pytest.warns(UserWarning, match=r"16 programs; .* args\[1\]: 0.8 instead of 0.75"):
         assert mixture(pb.ones(2), 0.8).tolist() == (pb.ones(2) * 0.8).tolist()
+
+
+SCALED = {
+    "quotient": lambda x, t: x.sum() / t,
+    "twice": lambda x, t: x.sum() * t * t,
+    "nested": lambda x, t: t * (x.sum() * (t * t)),
+    "distillation": lambda x, t: t * x.square().sum() * (t * t) + (1 - t) * x.sum(),
+}
+
+
+@pytest.mark.parametrize("dtype", [pb.float32, pb.bfloat16, pb.float16, pb.complex64])
+@pytest.mark.parametrize("name", SCALED)
+def test_gradients_of_losses_that_numbers_scale(name, dtype):
+    function, compiled = SCALED[name], pb.compile(SCALED[name])
+    for k in range(12):
+        found = []
+        for call in (function, compiled):
+            x = pb.ones(3, dtype=dtype, requires_grad=True)
+            call(x, 0.5 + 0.013 * k).abs().backward()
+            found.append(bits(x.grad))
+        assert found[0] == found[1]
+    assert len(compiled.entries) == 2

@@ -278,3 +278,65 @@ def test_code_beside_a_step_depends_on_a_rate_only_if_it_reads_it(name):
     assert found == expected
     if not reads:
         assert len(step.entries) <= 2 and step.entries[-1].runs >= 4
+
+
+def test_closure_of_a_search_does_not_depend_on_the_state_of_the_search():
+    def run(wrap):
+        pb.manual_seed(0)
+        net = pb.nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        x, y = pb.randn(16, 4), pb.randn(16, 1)
+        opt = pb.optim.LBFGS(net.parameters(), lr=0.1, max_iter=5)
+
+        def closure():
+            opt.zero_grad()
+            loss = (net(x) - y).square().mean()
+            loss.backward()
+            return loss
+
+        closure = wrap(closure)
+        return [opt.step(closure).item() for _ in range(8)], closure
+
+    (found, closure), (expected, _) = run(pb.compile), run(lambda function: function)
+    assert found == expected and sum(one.runs for one in closure.entries) >= 35
+
+
+def test_step_that_is_compiled_itself_depends_on_its_state():
+    def run(wrap):
+        w = pb.ones(3, requires_grad=True)
+        opt = pb.optim.SGD([w], lr=0.1, momentum=0.9)
+        step, found = wrap(opt.step), []
+        for number in range(8):
+            w.grad = pb.full((3,), float(number))
+            if number == 4:
+                opt.state.clear()
+            step()
+            found.append(w.tolist())
+        return found
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert run(pb.compile) == run(lambda function: function)
+
+
+def test_parameters_that_are_frozen_in_turn_have_a_program_each():
+    def run(wrap):
+        pb.manual_seed(0)
+        net = pb.nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+        opt = pb.optim.SGD(net.parameters(), lr=0.1)
+
+        def step(x):
+            opt.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            opt.step()
+            return loss.item()
+
+        step, found = wrap(step), []
+        for number in range(20):
+            net[0].requires_grad_(number % 2 == 0)
+            net[2].requires_grad_(number % 2 == 1)
+            found.append(step(pb.randn(3, 4)))
+        return found, [p.tolist() for p in net.parameters()], step
+
+    (*found, step), (*expected, _) = run(pb.compile), run(lambda function: function)
+    assert found == expected and sum(one.runs for one in step.entries) >= 15

@@ -350,8 +350,8 @@ def _groups(
     # In the order in which the function has made them, so that gradients are summed in its order.
     groups.sort(key=lambda one: max(sequence_of(results[i]) for i in one[0]))
     ready: set[int] = set()
-    for group, _, behind in groups:
-        ready.update(group)
+    for numbers, _, behind in groups:
+        ready.update(numbers)
         if not behind <= ready:  # each depends on another
             return [graph]
     return [sorted(one[0]) for one in groups]

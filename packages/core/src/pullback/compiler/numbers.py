@@ -236,8 +236,8 @@ def _mend(holder: Any) -> None:
     elif isinstance(holder, dict):
         found = [(_plain(key), _plain(value)) for key, value in holder.items()]
         if any(isinstance(key, Number) for key in holder):
-            holder.clear()
-        holder.update(found)
+            dict.clear(holder)
+        dict.update(holder, found)  # not that of a subclass, which may count
     elif isinstance(holder, (list, deque)):
         for i, one in enumerate(holder):
             holder[i] = _plain(one)
@@ -245,7 +245,7 @@ def _mend(holder: Any) -> None:
         found = [*map(_plain, holder)]
         holder.clear()
         holder.update(found)
-    elif type(holder) is tuple:
+    elif isinstance(holder, tuple):
         replace_items(holder, [*map(_plain, holder)])
     elif not isinstance(holder, Number):
         for name in _attributes_of(holder):

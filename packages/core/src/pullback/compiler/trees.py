@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from pullback._c.capture.spec import has_fields
 from pullback.func import _tree
 
+_CONTAINERS = {tuple, list, dict, OrderedDict, defaultdict}
+
 __all__ = ["contains_itself", "is_node", "items", "leaves", "structure", "tree_map", "with_items"]
 
 
 def is_node(value: Any) -> bool:
-    """Return True for a container that is flattened, or an instance of a dataclass."""
-    return _tree.is_node(value) or has_fields(value)
+    """Return True for a container that is flattened, or an instance of a dataclass.
+
+    Classes of the program that make containers in their own way are not taken apart.
+    """
+    if not _tree.is_node(value):
+        return has_fields(value)
+    kind = type(value)
+    return (
+        kind in _CONTAINERS
+        or kind.__module__.startswith("pullback")
+        or (hasattr(kind, "_fields") and _is_generated(kind.__new__))
+    )
+
+
+def _is_generated(function: Any) -> bool:
+    """Return True for what ``namedtuple`` makes."""
+    return getattr(getattr(function, "__code__", None), "co_filename", "") == "<string>" or (
+        getattr(function, "__module__", "").startswith("namedtuple_")
+    )
 
 
 def items(tree: Any) -> Iterable[Any]:

@@ -32,6 +32,7 @@ cdef class Guard:
     cdef str difference(self)
     cdef bint outdated(self) except -1
     cdef bint holds(self) except -1
+    cdef bint refers(self, bint as_it_was) except -1
     cdef int name_attributes(self, object names) except -1
 
 

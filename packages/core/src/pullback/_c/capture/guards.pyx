@@ -69,6 +69,11 @@ cdef class Guard:
     """
 
     cdef bint holds(self) except -1:
+        return self.refers(True)
+
+    cdef bint refers(self, bint as_it_was) except -1:
+        """True if what was found is there; `as_it_was`: a tensor with its sizes, flags and so on.
+        """
         cdef PyObject *found
         cdef Option option
         if self.options is not None:
@@ -110,7 +115,8 @@ cdef class Guard:
             return PyList_GET_SIZE(self.holder) == self.number      # GUARD_LENGTH
         if found == <PyObject *>self.expected:
             return self.spec is None or ((<Tensor>found).storage == self.storage
-                                         and tensor_fits(self.spec, <Tensor>found))
+                                         and (not as_it_was
+                                              or tensor_fits(self.spec, <Tensor>found)))
         return found != NULL and self.plain and same_value(<object>found, self.expected)
 
     cdef int name_attributes(self, object names) except -1:
@@ -122,7 +128,7 @@ cdef class Guard:
     cdef bint outdated(self) except -1:
         """True if an object that was found is not there any more."""
         if self.kind != GUARD_ITEMS:
-            return not self.plain and not self.holds()
+            return not self.plain and not self.refers(False)
         for key, expected in zip(self.key, self.expected):
             if not (is_plain(expected) or expected is IGNORED) and (
                     self.holder.get(key) is not expected):

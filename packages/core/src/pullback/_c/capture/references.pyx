@@ -42,6 +42,7 @@ cdef set COUNTERS = {"_step_count", "_opt_called", "_version", "_non_persistent_
 # do to pass it to a fused step.
 cdef set READS_OPTIONS = {"_last_lr", "defaults"}
 cdef set BY_KEY = {"get", "pop", "setdefault", "itemgetter", "__getitem__"}
+cdef set STEPS = {"step", "state", "load_state_dict", "state_dict", "_step"}
 cdef set FORMATS = {"format", "format_map", "__getattribute__", "__getattr__"}
 cdef set OPTIONS = {
     *("lr", "betas", "eps", "weight_decay", "momentum", "dampening", "alpha", "lr_decay"),
@@ -112,6 +113,7 @@ cdef class Walk:
     cdef list pending                   # (value, where)
     cdef bint reads_options             # of optimizers, in code outside of this package
     cdef bint has_optimizer
+    cdef list optimizers                # (attributes, where): their state is watched for a step
     cdef int does                       # what code does: COMPARES_OBJECTS and others
     cdef list keys                      # tensors that are keys, or items of a set
     cdef dict modes                     # of names of functions: the function that tells a mode
@@ -121,7 +123,7 @@ cdef class Walk:
 
     def __init__(self, dict modes not None):
         self.modes = modes
-        self.keys = []
+        self.keys, self.optimizers = [], []
         self.guards, self.kept, self.objects, self.tensors, self.pending = [], [], [], [], []
         self.seen, self.names, self.watched = set(), set(), set()
         self.kinds, self.members_seen, self.absent = {}, {}, {}
@@ -168,6 +170,10 @@ cdef class Walk:
                 self.members(base)
             for owner, where in self.tensors:
                 self.tensor_attributes(owner, where)
+            if not self.names.isdisjoint(STEPS) or self.does & NAMES_LATER:
+                for own, where in self.optimizers:
+                    self.watch(GUARD_DICT, own, "state", own["state"], f"{where}.state")
+                self.optimizers = []
             while self.pending:
                 value, where = self.pending.pop()
                 address = <size_t><void *>value
@@ -229,6 +235,7 @@ cdef class Walk:
         if kind == VALUE_FUNCTION:
             self.function(value, where)
         elif kind == VALUE_METHOD:
+            self.names.add(getattr(value, "__name__", ""))
             self.later(value.__func__, where)
             self.later(value.__self__, where)
         elif kind == VALUE_BUILTIN:
@@ -426,6 +433,8 @@ cdef class Walk:
             return self.attributes(value, where, self.names)
         if is_model or kind.is_stateful:
             self.members_of(type(value))
+            if "param_groups" in own and isinstance(own.get("state"), dict):
+                self.optimizers.append((own, where))
             return self.all_attributes(own, where)
         if not kind.is_ours:
             self.add(GUARD_ITEMS, own, tuple(own), (IGNORED,) * len(own), f"vars({where})")
@@ -440,6 +449,7 @@ cdef class Walk:
         cdef list values = []
         for name, value in own.items():
             if "state_dict" in name or name in COUNTERS or (
+                    name == "state" and "param_groups" in own) or (
                     named and name[0] != "_" and name != "training"):
                 values.append(IGNORED)
                 continue

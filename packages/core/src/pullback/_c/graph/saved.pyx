@@ -19,7 +19,8 @@ from pullback._c.graph.node cimport node_extra, node_name, node_retain
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_WRAPPED, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias,
+    TENSOR_IS_NUMBER, TENSOR_IS_WRAPPED, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor, device_of,
+    tensor_alias,
     tensor_extra, tensor_is_exact, tensor_set_node, tensor_wrap)
 from pullback._c.base.types cimport (
     NODE_FREED, NODE_FREED_BY_GRAD, NODE_INNER, NODE_OP, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT,
@@ -47,7 +48,7 @@ cdef int save_tensor(pb_node *node, int index, Tensor tensor, bint is_output) ex
     if is_output:
         saved.kind = SAVED_OUTPUT
         saved.output_nr = tensor.output_nr
-    elif (tensor.flags & (TENSOR_REQUIRES_GRAD | TENSOR_IS_WRAPPED)
+    elif (tensor.flags & (TENSOR_REQUIRES_GRAD | TENSOR_IS_WRAPPED | TENSOR_IS_NUMBER)
             or not tensor_is_exact(tensor)):
         saved.kind = SAVED_TENSOR
         Py_INCREF(tensor)
