@@ -303,3 +303,27 @@ def test_arguments_that_contain_themselves_run_eagerly():
         warnings.simplefilter("ignore")
         assert all(compiled(tree()).tolist() == [3.0, 3.0] for _ in range(4))
         assert pb.compile(lambda one: one[0] * 2)(cycle).tolist() == [2.0]
+
+
+@dataclasses.dataclass(slots=True)
+class Slots:
+    x: object
+    y: object = None
+
+
+@dataclasses.dataclass(slots=True, frozen=True)
+class More:
+    x: object
+    n: int = 2
+
+
+def test_dataclasses_with_slots():
+    compiled = pb.compile(
+        lambda b, m: Slots(b.x * b.y * m.n, More(m.x.sum().item())), fullgraph=True
+    )
+    for n in (2, 2, 3, 2):
+        x, y = pair()
+        found = compiled(Slots(x, y), More(x, n))
+        assert type(found) is Slots and found.x.equal(x * y * n)
+        assert found.y == More(x.sum().item())
+    assert [one.runs for one in compiled.entries] == [2, 0]

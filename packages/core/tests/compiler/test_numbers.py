@@ -263,3 +263,21 @@ def test_gradients_of_losses_that_numbers_scale(name, dtype):
             found.append(bits(x.grad))
         assert found[0] == found[1]
     assert len(compiled.entries) == 2
+
+
+def test_numbers_of_a_function_without_tensor_arguments():
+    def run(wrap):
+        q, p = pb.ones(3), pb.arange(3.0)
+
+        def move(tau):
+            q.mul_(1 - tau)
+            q.add_(tau * p)
+
+        move, found = wrap(move), []
+        for k in range(8):
+            move(0.01 + 0.01 * k)
+            found.append(q.tolist())
+        return found, move
+
+    (found, move), (expected, _) = run(pb.compile), run(lambda function: function)
+    assert found == expected and len(move.entries) == 2

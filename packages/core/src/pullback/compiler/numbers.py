@@ -187,9 +187,13 @@ set_number_class(NumberArgument, _operand)
 
 
 def device_of_numbers(values: Any) -> Tensor | None:
-    """Return a tensor of the device for numbers: the first argument's, if that is the host's."""
+    """Return a tensor of the device for numbers, if that is the host's.
+
+    That is the device of the first argument; without one, the default device.
+    """
     first = next((one for one in leaves(values) if isinstance(one, Tensor)), None)
-    return first if first is not None and is_on_host(first) else None
+    first = pullback.empty(()) if first is None else first
+    return first if is_on_host(first) else None
 
 
 def with_numbers(value: Any, where: str, numbers: dict[str, Number]) -> Any:

@@ -9,7 +9,7 @@ from functools import partial, reduce
 from types import CellType, FunctionType
 from typing import Any
 
-from pullback._c.capture.spec import has_fields, is_plain
+from pullback._c.capture.spec import fields_of, has_fields, is_plain
 from pullback._c.graph.tensor import Tensor
 from pullback.compiler.elements import Returned
 from pullback.compiler.numbers import Number
@@ -66,7 +66,7 @@ class _Copied:
 
 
 def _item(tree: Any, key: Any) -> Any:
-    return vars(tree)[key] if has_fields(tree) else tree[key]
+    return fields_of(tree)[key] if has_fields(tree) else tree[key]
 
 
 def _paths(tree: Any, path: tuple[Any, ...], found: dict[int, tuple[Any, ...]]) -> None:
@@ -75,7 +75,7 @@ def _paths(tree: Any, path: tuple[Any, ...], found: dict[int, tuple[Any, ...]]) 
         return
     if not isinstance(tree, tuple):
         found.setdefault(id(tree), path)
-    named = vars(tree) if has_fields(tree) else tree
+    named = fields_of(tree) if has_fields(tree) else tree
     for key, item in named.items() if isinstance(named, dict) else enumerate(named):
         _paths(item, (*path, key), found)
 

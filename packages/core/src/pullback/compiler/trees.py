@@ -6,7 +6,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pullback._c.capture.spec import has_fields
+from pullback._c.capture.spec import fields_of, has_fields
 from pullback.func import _tree
 
 _CONTAINERS = {tuple, list, dict, OrderedDict, defaultdict}
@@ -38,7 +38,7 @@ def _is_generated(function: Any) -> bool:
 
 def items(tree: Any) -> Iterable[Any]:
     """Return what a node holds."""
-    return _tree.items(tree) if _tree.is_node(tree) else vars(tree).values()
+    return _tree.items(tree) if _tree.is_node(tree) else fields_of(tree).values()
 
 
 def with_items(tree: Any, parts: list[Any]) -> Any:
@@ -46,7 +46,8 @@ def with_items(tree: Any, parts: list[Any]) -> Any:
     if _tree.is_node(tree):
         return _tree.with_items(tree, parts)
     made = object.__new__(type(tree))
-    vars(made).update(zip(vars(tree), parts))
+    for name, part in zip(fields_of(tree), parts):
+        object.__setattr__(made, name, part)
     return made
 
 
@@ -74,9 +75,8 @@ def structure(tree: Any) -> Any:
     """Return the structure of a tree, for comparisons."""
     if not is_node(tree):
         return "*"
-    keys = (
-        () if isinstance(tree, (tuple, list)) else tuple(vars(tree) if has_fields(tree) else tree)
-    )
+    named = fields_of(tree) if has_fields(tree) else tree
+    keys = tuple(named) if isinstance(named, dict) else ()
     return type(tree), keys, tuple(structure(one) for one in items(tree))
 
 

@@ -22,7 +22,7 @@ from pullback._c.graph.tensor cimport (
 
 from pullback._c.graph.size import Size
 
-__all__ = ["has_fields", "is_plain"]
+__all__ = ["fields_of", "has_fields", "is_plain"]
 
 cdef Py_ssize_t dict_offset = (<type>Tensor).__dictoffset__     # the same in subclasses
 
@@ -192,9 +192,9 @@ cdef Spec spec_of(object value, str where, list tensors, dict numbers=None, obje
                       for key, one in value.items()]
     elif has_fields(value):
         made.kind = SPEC_FIELDS
-        made.keys = tuple(value.__dict__)
+        made.keys = tuple(fields_of(value))
         made.items = [spec_of(one, f"{where}.{key}", tensors, None, names)
-                      for key, one in value.__dict__.items()]
+                      for key, one in fields_of(value).items()]
     elif numbers is not None and where in numbers and made.type is float:
         made.kind = SPEC_NUMBER
         tensor = <Tensor>numbers[where]
@@ -233,19 +233,33 @@ cdef bint has_own_memory(Tensor tensor, Py_ssize_t owners) noexcept:
 
 
 cpdef bint has_fields(value):
-    """Return True for an instance of a dataclass, which is what is in its ``__dict__``."""
-    if not hasattr(type(value), "__dataclass_fields__") or isinstance(value, type) or (
-            type(value).__dictoffset__ == 0 or hasattr(value, "_parameters")):
+    """Return True for an instance of a dataclass that has its fields, and attributes, alone."""
+    kind = type(value)
+    if not hasattr(kind, "__dataclass_fields__") or isinstance(value, type) or (
+            hasattr(value, "_parameters")):
         return False
-    return all([base.__flags__ & MADE_AT_RUNTIME and "__slots__" not in vars(base)
-                for base in type(value).__mro__ if base is not object])
+    for base in kind.__mro__:
+        if base is not object and not base.__flags__ & MADE_AT_RUNTIME:
+            return False                # a container, or an exception
+        slots = vars(base).get("__slots__", ())
+        if slots and (kind.__dictoffset__ != 0 or not set(slots) <= set(kind.__dataclass_fields__)):
+            return False
+    return kind.__dictoffset__ != 0 or all(
+        [hasattr(value, name) for name in kind.__dataclass_fields__])
+
+
+cpdef dict fields_of(value):
+    """Return the fields and attributes of an instance of a dataclass, by their names."""
+    if type(value).__dictoffset__ != 0:
+        return value.__dict__
+    return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
 
 
 cdef object items_of(Spec spec, object value):
     """Return what a container holds that is like one with a spec."""
     if spec.kind == SPEC_DICT:
         return value.values()
-    return value.__dict__.values() if spec.kind == SPEC_FIELDS else value
+    return fields_of(value).values() if spec.kind == SPEC_FIELDS else value
 
 
 cdef bint same_keys(object value, tuple keys) except -1:
@@ -317,7 +331,7 @@ cdef bint fits(Spec spec, object value, list tensors):
                 return False
         return True
     if spec.kind == SPEC_FIELDS:
-        value = value.__dict__
+        value = fields_of(value)
     elif spec.type is defaultdict and value.default_factory is not spec.value:
         return False
     if not same_keys(value, spec.keys):
