@@ -58,6 +58,7 @@ class Backward:
         self.reach: list[set[int]] = []  # the targets of each result
         self.recording: Any = None  # for programs for other sizes
         self.draws_again = False  # checkpoints in it draw the numbers of the forward pass
+        self.reads_leaves = False  # as targets, and nothing else
         self.passes_gradients = False  # to hooks or custom functions, which see None
         self.has_code = False  # code of the program runs in it, and reads what may change
 
@@ -168,6 +169,9 @@ class Backward:
         """Make an entry's runs return results with a graph."""
         for part in self.parts():
             part.saved_results = []
+            part.reads_leaves = bool(part.targets) and all(
+                isinstance(one, Tensor) for one in part.targets
+            )
             if part.program is not None:
                 part.program.name = f"{name} backward"
         entry.backward = self
@@ -205,7 +209,9 @@ class Backward:
         before = swap_grad_enabled(True)  # the function has recorded them
         try:
             for part in self.parts():
-                targets = [_given(one, tensors, call.results) for one in part.targets]
+                targets = part.targets
+                if not part.reads_leaves:
+                    targets = [_given(one, tensors, call.results) for one in targets]
                 if not targets:  # the graph ends in leaves that the function has made
                     targets.append(ops.zeros((), requires_grad=True))
                 found = CompiledFunction.apply(call, part, *targets)
@@ -254,7 +260,10 @@ class Backward:
             dtype, device = self.kinds[number]
             return ops.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
         seed = seed.resolve_conj().resolve_neg()
-        return seed if seed.stride() == stride else _in_layout(seed, shape, stride)
+        if seed.stride() == stride:
+            return seed
+        found = seed.contiguous()  # cheaper, and mostly enough
+        return found if found.stride() == stride else _in_layout(seed, shape, stride)
 
     def recorded(self, ctx: Any, seeds: list[Tensor], create_graph: bool) -> list[Tensor | None]:
         """Return gradients, perhaps with a history: the function runs again, eagerly."""
@@ -424,18 +433,21 @@ class CompiledFunction(Function):
         ctx.set_materialize_grads(False)
         if part.program is not None:
             saved = call.saved[part.saved]
-            kept = []
-            for kind, what in part.sources:
-                if kind == "result":
-                    kept.append(saved[what])
-                elif kind == "input":
-                    kept.append(flat_memory(call.tensors[what]))
-                else:
-                    kept.append(what)
-            ctx.save_for_backward(*kept)
-        made = [call.results[i] for i in part.graph]
+            ctx.save_for_backward(
+                *[
+                    saved[what]
+                    if kind == "result"
+                    else flat_memory(call.tensors[what])
+                    if kind == "input"
+                    else what
+                    for kind, what in part.sources
+                ]
+            )
+        results = call.results
+        if not part.shared:
+            return tuple([results[i] for i in part.graph])
         return tuple(  # as views, those that share memory must not be written in place
-            one.view_as(one) if i in part.shared else one for i, one in zip(part.graph, made)
+            results[i].view_as(results[i]) if i in part.shared else results[i] for i in part.graph
         )
 
     @staticmethod
