@@ -1,6 +1,7 @@
 """Compiled modules: ``compile(module)`` and ``module.compile()``."""
 
 import copy
+import warnings
 
 import pytest
 
@@ -62,3 +63,52 @@ def test_unknown_mode_is_refused():
         pb.compile(network(), mode="fast")
     with pytest.raises(RuntimeError, match=r"Unrecognized mode=fast"):
         network().compile(mode="fast")
+
+
+def test_modes_that_functions_set():
+    def run(wrap):
+        pb.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1))
+        optimizer = pb.optim.SGD(net.parameters(), lr=0.1)
+
+        def train(x):
+            net.train()
+            optimizer.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.item()
+
+        def evaluate(x):
+            net.eval()
+            with pb.no_grad():
+                return net(x).sum().item()
+
+        train, evaluate, found = wrap(train), wrap(evaluate), []
+        for number in range(20):
+            found.append(train(pb.randn(6, 4)))
+            found.append([one.training for one in net.modules()])
+            if number % 3:
+                found.append(evaluate(pb.randn(6, 4)))
+                found.append([one.training for one in net.modules()])
+        return found, train, evaluate
+
+    (found, train, evaluate), (expected, _, _) = run(pb.compile), run(lambda function: function)
+    assert found == expected
+    assert sum(one.runs for one in train.entries) >= 14 and len(train.entries) <= 4
+    assert sum(one.runs for one in evaluate.entries) >= 8 and len(evaluate.entries) <= 3
+
+
+def test_function_that_counts_and_sets_modes_runs_eagerly():
+    net, calls = nn.Linear(2, 2), []
+
+    def function(x):
+        calls.append(1)
+        net.train(len(calls) % 2 == 0)
+        return net(x)
+
+    compiled = pb.compile(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        modes = [(compiled(pb.ones(1, 2)), net.training)[1] for _ in range(6)]
+    assert modes == [False, True] * 3 and len(calls) == 6

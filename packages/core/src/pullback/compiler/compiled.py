@@ -211,6 +211,7 @@ class Compiled(CompiledCallable):
         capture = Capture(self, Entry(signature), found, args, kwargs, numbers, sizes)
         capture.may_draw = not names.isdisjoint(DRAWING)
         capture.takes_elements = not (asks_types or self._plain or names & _EXACT)
+        modules = [(one, one.training) for one in found if issubclass(type(one), Module)]
         try:
             value = capture.run()
             if sizes is not None:
@@ -238,7 +239,7 @@ class Compiled(CompiledCallable):
             return value
         reads_options = reads_options or capture.reads_options
         signature.guard(guards, capture.entry.program.writes)
-        if not signature.holds():  # the function changes what it refers to
+        if not signature.holds() and not self._only_sets_modes(capture.entry, modules):
             self._kept += 1
             self._changed = signature.difference(args, kwargs)
             return value
@@ -247,10 +248,22 @@ class Compiled(CompiledCallable):
             signature.guard(guards, capture.entry.program.writes, options)
         self._kept = 0
         self.entries.append(capture.entry)
-        if capture.sizes is not None:
+        if capture.sizes is not None and not capture.entry.sets:
             with self._lock:
                 self._note(Sample(capture, reads_options))
         return value
+
+    @staticmethod
+    def _only_sets_modes(entry: Entry, modules: list[tuple[Module, bool]]) -> bool:
+        """Let an entry set the modes of modules as its function does; False if that is not all."""
+        now = [(vars(one), one.training) for one, before in modules if one.training is not before]
+        for one, before in modules:
+            vars(one)["training"] = before
+        only = entry.signature.holds()
+        for attributes, training in now:
+            attributes["training"] = training
+        entry.sets = now
+        return only
 
     def _drop_outdated(self) -> None:
         """Drop programs of functions that refer to another object now."""

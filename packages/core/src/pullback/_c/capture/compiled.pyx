@@ -119,6 +119,7 @@ cdef class Entry:
     ``expected`` are the gradients on which it depends: of a leaf, or an argument, that very tensor.
     ``updated`` are gradients that its program takes as further arguments: of a leaf, or an
     argument, and how that gradient must be.
+    ``sets`` are the modules whose mode a call leaves changed: their attributes, and ``training``.
     ``hooked`` are the hooks of those whose gradients are computed.
     ``rebuild`` makes the value that is returned from the results and the arguments of the call;
     None: it is the first result.
@@ -129,6 +130,7 @@ cdef class Entry:
     cdef public list grads
     cdef public list expected, hooked
     cdef list updated
+    cdef public list sets
     cdef public object rebuild
     cdef public object replay
     cdef public object backward
@@ -139,6 +141,7 @@ cdef class Entry:
         self.grads = []
         self.expected = []
         self.updated = []
+        self.sets = []
         self.hooked = []
 
     def update(self, leaf, Tensor grad not None):
@@ -177,6 +180,9 @@ cdef class Entry:
         for leaf, number in self.grads:
             set_grad(<Tensor>(leaf if is_tensor(leaf) else tensors[leaf]),
                      None if number is None else found[number])
+        for attributes, training in self.sets:
+            if attributes["training"] is not training:
+                attributes["training"] = training
         if self.rebuild is None:
             return found[0]
         return self.rebuild(found, args, kwargs)
