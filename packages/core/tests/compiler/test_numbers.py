@@ -54,6 +54,7 @@ READ = {
     "repr": lambda x, s: x * float(repr(s)),
     "key": lambda x, s: x * {s: 2.0}[s],
 }
+READ["function of numpy"] = lambda x, s: x * float(numpy.exp(s))
 READ["of numpy"] = lambda x, s: (
     (float(numpy.float32(0.1) * s), x)[1] * float(numpy.float32(0.1) * s)
 )

@@ -45,8 +45,6 @@ class Number:
 
     __slots__ = ("is_read", "operands", "operation", "origin", "tensor", "value")
 
-    __array_ufunc__ = None  # so that NumPy's operators leave the operation to this one
-
     shape = ()  # as a NumPy number, which operations take for a Python number
 
     def __init__(self, value: Any, tensor: Tensor | None, origin: Any = None):
@@ -96,6 +94,10 @@ class Number:
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         return numpy.asarray(self.item(), *args)
+
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Call a function of NumPy with the values, which promote as Python's numbers do."""
+        return getattr(function, method)(*map(_plain, inputs), **kwargs)
 
 
 class NumberArgument(Number):
