@@ -1,10 +1,15 @@
 """Numbers that ``item()`` returns in compiled functions: returned, computed with, read."""
 
 import collections
+import datetime
+import decimal
 import fractions
 import itertools
+import json
 import math
+import sqlite3
 import statistics
+import time
 import types
 import typing
 import warnings
@@ -242,8 +247,6 @@ def test_elements_beside_sizes_that_vary():
 
 
 def test_json_gets_plain_numbers():
-    import json
-
     compiled = pb.compile(lambda x: json.dumps({"loss": x.sum().item()}))
     with pytest.warns(UserWarning, match="runs eagerly"):
         assert compiled(pb.ones(2)) == '{"loss": 2.0}'
@@ -336,21 +339,39 @@ def test_counter_of_the_caller_is_counted_in():
     assert run(pb.compile) == run(lambda function: function)
 
 
-def test_classes_that_take_plain_numbers_alone_get_them():
-    w = pb.ones(1, requires_grad=True)
-    optimizer = pb.optim.SGD([w], lr=0.1)
+PLAIN_ALONE = {
+    "statistics": lambda n: statistics.mean([n, 1]),
+    "decimal": lambda n: str(decimal.Decimal(n)),
+    "json": lambda n: json.dumps([n]),
+    "date": lambda n: datetime.datetime.fromtimestamp(n, datetime.timezone.utc).year,
+    "span": lambda n: datetime.timedelta(seconds=n).seconds,
+    "time": lambda n: time.gmtime(n).tm_sec,
+    "sleep": lambda n: time.sleep(n * 0),
+    "query": lambda n: sqlite3.connect(":memory:").execute("select ?", (n,)).fetchone(),
+}
 
-    def step(x):
-        optimizer.zero_grad()
-        loss = (w * x).sum()
-        loss.backward()
-        optimizer.step()
-        return statistics.mean([loss.item(), (x > 0).sum().item()])
 
-    compiled = pb.compile(step)
-    with pytest.warns(UserWarning, match=r"item\(\)"):
-        found = compiled(pb.ones(2))
-    assert found == 2.0 and w.item() == pytest.approx(0.8)
+@pytest.mark.parametrize("name", PLAIN_ALONE)
+def test_what_takes_plain_numbers_alone_gets_them_after_a_step(name):
+    use = PLAIN_ALONE[name]
+
+    def run(wrap):
+        w = pb.ones(1, requires_grad=True)
+        optimizer = pb.optim.SGD([w], lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = (w * x).sum()
+            loss.backward()
+            optimizer.step()
+            return use(loss.item())
+
+        step = wrap(step)
+        return [step(pb.ones(2)) for _ in range(3)], w.item()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert run(pb.compile) == run(lambda function: function)
 
 
 def test_scale_of_a_scaler_is_an_element():

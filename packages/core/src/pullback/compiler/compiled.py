@@ -41,15 +41,10 @@ _LIMIT = 16  # signatures after which a function that varies is named
 _MISMATCHES = 3  # calls that are not what lies between others, until none is taken for that
 _FAMILIES = 8  # kinds of calls of which programs for other sizes are looked for
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
-_EXACT = {
-    "dumps",
-    "dump",
-    "sleep",
-    "timedelta",
-    "statistics",
-    "decimal",
-    "Decimal",
-}  # what takes no number but a plain one
+_EXACT = {  # names of what takes no number but a plain one
+    *("dumps", "dump", "sleep", "timedelta", "fromtimestamp", "utcfromtimestamp", "gmtime"),
+    *("localtime", "ctime", "statistics", "decimal", "Decimal", "execute", "executemany"),
+}
 _TRIES = 3  # captures of one function in a row that keep new memory
 
 # What tells modes of the process, by the names with which code asks for them.
