@@ -16,7 +16,7 @@ from pullback._c.graph.tensor import Tensor
 from pullback._c.transforms.autocast import get_autocast_state
 from pullback.compiler.backward import Backward, has_graph
 from pullback.compiler.elements import Numbers
-from pullback.compiler.numbers import Number, with_numbers
+from pullback.compiler.numbers import Number, with_numbers, without_numbers
 from pullback.compiler.results import holds_tensor, rebuilder
 from pullback.compiler.sizes import SizeLog, without_sizes
 from pullback.compiler.trees import leaves, structure
@@ -100,7 +100,7 @@ class Capture:
             if self.numbers.numbers:
                 value = None  # so that what was made is referred to once
                 self.refusal = self.numbers.settle(made) or self.refusal
-                value = self.numbers.plain(made[0])
+                value = without_numbers(made[0])
             if self.refusal is None and self.may_draw and _other_numbers() != numbers:
                 self.refusal = "a function that draws numbers of another generator"
             if self.refusal is None and _modes() != modes:

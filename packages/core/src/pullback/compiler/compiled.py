@@ -25,9 +25,7 @@ from pullback._context import are_deterministic_algorithms_enabled, get_num_thre
 from pullback.autograd._dot import Dot
 from pullback.compiler.capture import DRAWING, Capture
 from pullback.compiler.modules import OptimizedModule
-from pullback.compiler.numbers import (
-    device_of_numbers,
-)
+from pullback.compiler.numbers import device_of_numbers
 from pullback.compiler.report import Explanation, dot_of
 from pullback.compiler.sizes import Family, Sample, SizeLog, settle
 from pullback.compiler.trees import contains_itself, is_node, items
@@ -45,7 +43,7 @@ _EXACT = {  # names of what takes no number but a plain one
     *("dumps", "dump", "sleep", "timedelta", "fromtimestamp", "utcfromtimestamp", "gmtime"),
     *("localtime", "ctime", "statistics", "decimal", "Decimal", "execute", "executemany"),
 }
-_TRIES = 3  # captures of one function in a row that keep new memory
+_TRIES = 3  # captures of one function in a row that keep new memory, or are refused
 
 # What tells modes of the process, by the names with which code asks for them.
 MODES: dict[str, Callable[[], Any]] = {

@@ -14,7 +14,7 @@ from typing import Any
 from pullback import no_grad
 from pullback._c.capture.recorder import place_of_call, refuse_element
 from pullback._c.graph.tensor import Tensor
-from pullback.compiler.numbers import Count, Number, NumberArgument, put_back, without_numbers
+from pullback.compiler.numbers import Count, Number, NumberArgument, put_back
 from pullback.compiler.sizes import is_own
 from pullback.compiler.trees import is_node, items, leaves
 
@@ -77,10 +77,6 @@ class Numbers:
         put_back(self.numbers, counts, self.arguments)
         read = [line for one, line in zip(self.numbers, lines) if line is not None and one.is_read]
         return f"item(){read[0]}" if read else None
-
-    def plain(self, value: Any) -> Any:
-        """Return the function's value with Python's numbers."""
-        return without_numbers(value)
 
 
 class _Origin:

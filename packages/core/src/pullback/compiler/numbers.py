@@ -40,7 +40,7 @@ class Number:
     """A Python number that notes whether its value is read.
 
     It is an argument or an element, with a ``tensor`` of no dims, or computed of such: then it has
-    an ``operation`` and operands. The ``origin`` is told when the value is first read.
+    an ``operation`` and operands. ``origin.refuse`` is called when the value is first read.
     """
 
     __slots__ = ("is_read", "operands", "operation", "origin", "tensor", "value")
