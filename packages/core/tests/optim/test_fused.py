@@ -39,7 +39,41 @@ STEPS = {
         "eps": 1e-3,
         "maximize": False,
     },
+    "adadelta": {"lr": 0.5, "rho": 0.75, "eps": 1e-2, "weight_decay": 0.25, "maximize": True},
+    "adamax": {**ADAM, "weight_decay": 0.25, "maximize": True},
+    "nadam": {
+        **ADAM,
+        "weight_decay": 0.25,
+        "momentum_decay": 0.5,
+        "decoupled_weight_decay": False,
+        "maximize": True,
+    },
+    "radam": {
+        **ADAM,
+        "beta2": 0.9375,
+        "weight_decay": 0.25,
+        "decoupled_weight_decay": True,
+        "maximize": False,
+    },
+    "asgd": {
+        "lr": 0.1,
+        "lambd": 0.25,
+        "alpha": 0.75,
+        "t0": 2.0,
+        "weight_decay": 0.25,
+        "maximize": True,
+    },
 }
+# Of steps, the lowest numbers in the states, and of states that are one number for each parameter.
+STATES = {
+    "adagrad": ((0,), ()),
+    "adadelta": ((0, 0), ()),
+    "adamax": ((-2, 0.5), ()),
+    "nadam": ((-2, 0), (0.5,)),
+    "radam": ((-2, 0), ()),
+    "asgd": ((-2,), (0.5, 0.125)),
+}
+UNCOUNTED = ("sgd", "rmsprop", "adadelta")  # take no step numbers
 TOLERANCE = {pb.float16: 2e-2, pb.bfloat16: 1e-1, pb.float32: 1e-5, pb.float64: 1e-12}
 
 
@@ -47,20 +81,29 @@ def drawn(rng, low, dtype, shapes=SHAPES, high=2):
     return [pb.tensor(rng.uniform(low, high, shape)).to(dtype) for shape in shapes]
 
 
+def numbers(*values, shapes, dtype=pb.float32):
+    """Return a tensor of one number for each shape."""
+    return [pb.tensor(values[n % len(values)], dtype=dtype) for n in range(len(shapes))]
+
+
 def arguments(name, dtype=pb.float32, shapes=SHAPES, seed=0, **changes):
     """Return the op, its lists, and its settings."""
     rng = np.random.default_rng(seed)
     settings = {**STEPS[name], **changes}
     lists = [drawn(rng, -2, dtype, shapes), drawn(rng, -2, dtype, shapes)]
-    steps = [pb.tensor(float(n % 4 + 1)) for n in range(len(shapes))]
+    steps = numbers(*[float(n % 4 + 1) for n in range(len(shapes))], shapes=shapes)
     if name == "sgd":
         lists += [drawn(rng, -2, dtype, shapes) if settings["momentum"] else []]
     elif name == "rmsprop":
         lists += [drawn(rng, 6, dtype, shapes, 8)]
         lists += [drawn(rng, -1, dtype, shapes, 1) if settings["centered"] else []]
         lists += [drawn(rng, -2, dtype, shapes) if settings["momentum"] else []]
-    elif name == "adagrad":
-        lists += [drawn(rng, 0, dtype, shapes), steps]
+    elif name in STATES:
+        lows, firsts = STATES[name]
+        lists += [drawn(rng, low, dtype, shapes) for low in lows]
+        wide = pb.promote_types(dtype, pb.float32)
+        lists += [numbers(first, first / 2, 1.0, shapes=shapes, dtype=wide) for first in firsts]
+        lists += [] if name in UNCOUNTED else [steps]
     else:
         lists += [drawn(rng, -2, dtype, shapes), drawn(rng, 0, dtype, shapes)]
         lists += [drawn(rng, 0, dtype, shapes) if settings["amsgrad"] else [], steps]
@@ -70,7 +113,7 @@ def arguments(name, dtype=pb.float32, shapes=SHAPES, seed=0, **changes):
 def written(name, lists):
     """Return the lists that an op writes, one after the other."""
     kept = [lists[0], *lists[2:]]
-    return [t for tensors in (kept if name in ("sgd", "rmsprop") else kept[:-1]) for t in tensors]
+    return [t for tensors in (kept if name in UNCOUNTED else kept[:-1]) for t in tensors]
 
 
 def expected(name, lists, settings):
@@ -347,6 +390,11 @@ def group_of(shapes, dtype=pb.float32):
         ("AdamW", {"maximize": True}),
         ("RMSprop", {"centered": True, "momentum": 0.5}),
         ("Adagrad", {"lr_decay": 0.1}),
+        ("Adadelta", {"weight_decay": 0.1}),
+        ("Adamax", {"maximize": True}),
+        ("NAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True}),
+        ("RAdam", {"betas": (0.8, 0.9)}),
+        ("ASGD", {"t0": 1.0, "weight_decay": 0.1}),
     ],
 )
 def test_optimizers_take_one_fused_step_for_a_group(name, options):
@@ -355,7 +403,7 @@ def test_optimizers_take_one_fused_step_for_a_group(name, options):
     fused, plain = group_of(SHAPES, pb.float64), group_of(SHAPES, pb.float64)
     one = getattr(pb.optim, name)(fused, **options)
     other = getattr(pb.optim, name)(plain, foreach=False, **options)
-    for _ in range(3):
+    for _ in range(9):
         one.step()
         other.step()
     for x, y in zip(fused, plain, strict=True):

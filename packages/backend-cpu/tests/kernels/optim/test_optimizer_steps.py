@@ -30,6 +30,13 @@ CASES = [
      (0.1, 0.5, 0.01, 0.25, 0.5, 1, 0)),
     ("adagrad_step", "adagrad", [(0, 4)], True, (0.1, 0.5, 0.25, 1e-3, 0)),
     ("adagrad_step", "adagrad", [(0, 4)], True, (0.1, 0.0, 0.0, 1e-3, 1)),
+    ("adadelta_step", "adadelta", [(0, 4), (0, 4)], False, (0.5, 0.75, 0.01, 0.25, 1)),
+    ("adamax_step", "adamax", [(-4, 4), (1, 4)], True, (0.1, 0.9, 0.99, 0.25, 1e-3, 1)),
+    ("nadam_step", "nadam", [(-4, 4), (0, 4)], True, (*ADAM, 0.5, 0, 1)),
+    ("nadam_step", "nadam", [(-4, 4), (0, 4)], True, (*ADAM, 0.5, 1, 0)),
+    ("radam_step", "radam", [(-4, 4), (0, 4)], True, (0.1, 0.9, 0.6, 0.25, 1e-3, 0, 1)),
+    ("radam_step", "radam", [(-4, 4), (0, 4)], True, (*ADAM, 1, 0)),
+    ("asgd_step", "asgd", [(-4, 4)], True, (0.1, 0.25, 0.75, 2.0, 0.25, 1)),
 ]  # fmt: skip
 NAMES = {
     "sgd": "weight_decay momentum lr dampening nesterov maximize is_first_step",
@@ -37,7 +44,14 @@ NAMES = {
     "adamw": "lr beta1 beta2 weight_decay eps amsgrad maximize",
     "rmsprop": "lr alpha eps weight_decay momentum centered maximize",
     "adagrad": "lr lr_decay weight_decay eps maximize",
+    "adadelta": "lr rho eps weight_decay maximize",
+    "adamax": "lr beta1 beta2 weight_decay eps maximize",
+    "nadam": "lr beta1 beta2 weight_decay eps momentum_decay decoupled_weight_decay maximize",
+    "radam": "lr beta1 beta2 weight_decay eps decoupled_weight_decay maximize",
+    "asgd": "lr lambd alpha t0 weight_decay maximize",
 }
+# Of steps with states that are one number for each parameter: these.
+NUMBERS = {"nadam_step": (0.5,), "asgd_step": (1.0, 0.125)}
 
 
 def drawn(dtype, bounds, seed, sizes):
@@ -45,9 +59,13 @@ def drawn(dtype, bounds, seed, sizes):
     return [rng.uniform(*bounds, n).astype(DTYPES[dtype]) for n in sizes]
 
 
-def operands(dtype, states, steps, sizes=SIZES):
+def operands(dtype, states, steps, sizes=SIZES, states_of_one=()):
     """Return the lists that are written, the gradients and the step numbers."""
     outs = [drawn(dtype, bounds, k, sizes) for k, bounds in enumerate([(-2, 2), *states])]
+    outs += [
+        [np.asarray(one / (k % 2 + 1), np.float32) for k in range(len(sizes))]
+        for one in states_of_one
+    ]
     grads = [sample(dtype, (n,), seed=9 + k) for k, n in enumerate(sizes)]
     numbers = [np.asarray([k % 3 + 1], np.float32) for k in range(len(sizes))] if steps else []
     return outs, grads, numbers
@@ -76,13 +94,12 @@ def run(primitive, outs, grads, numbers, params, flag=()):
 @pytest.mark.parametrize("dtype", FLOATING)
 @pytest.mark.parametrize(("primitive", "reference", "states", "steps", "params"), CASES)
 def test_steps(dtype, primitive, reference, states, steps, params):
-    outs, grads, numbers = operands(dtype, states, steps)
+    outs, grads, numbers = operands(dtype, states, steps, states_of_one=NUMBERS.get(primitive, ()))
     wanted = expected(reference, outs, grads, numbers, params)
     kept = [grad.copy() for grad in grads]
     for array, value in zip(run(primitive, outs, grads, numbers, params), wanted, strict=True):
-        np.testing.assert_allclose(
-            array.astype(float), value, rtol=ROOM[dtype], atol=8 * ROOM[dtype]
-        )
+        room = max(ROOM[dtype], 1e-6 if primitive in NUMBERS else 0)  # these are float32
+        np.testing.assert_allclose(array.astype(float), value, rtol=room, atol=8 * room)
     for grad, before in zip(grads, kept, strict=True):
         np.testing.assert_array_equal(grad, before)
 

@@ -482,6 +482,19 @@ ARGUMENTS = {
     "centered": "whether the squares are those of the difference from the mean",
     "state_sums": "the sums of squares",
     "lr_decay": "the decay of the learning rate",
+    "_fused_asgd_.alpha": "how fast the learning rates decay",
+    "_fused_rmsprop_.alpha": "the decay of the means",
+    "acc_deltas": "the running means of squared changes",
+    "rho": "the decay of the means",
+    "exp_infs": "the largest gradients, which decay",
+    "mu_products": "the products of the momenta so far",
+    "momentum_decay": "how fast the momentum grows",
+    "decoupled_weight_decay": "whether the weight decay shrinks parameters instead",
+    "axs": "the means of the parameters",
+    "mus": "the shares of the parameters in their means",
+    "etas": "the learning rates of the parameters",
+    "_fused_asgd_.lambd": "the decay of the parameters",
+    "t0": "the step at which means begin",
 }
 
 

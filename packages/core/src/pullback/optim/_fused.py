@@ -189,3 +189,14 @@ def adagrad(
         **scaling,
     )
     return True
+
+
+def take_step(
+    step, params, grads, states, state_steps, *, lr, numbers=(), takes_steps=True, **options
+):
+    """Make a step by an op; ``numbers`` are lists of states that are numbers."""
+    if not (fits(params, grads, *states) and count_steps(params, state_steps, *numbers)):
+        return False
+    lists = [*states, *numbers, *([state_steps] if takes_steps else [])]
+    step(params, grads, *lists, lr=_number(lr), **options)
+    return True

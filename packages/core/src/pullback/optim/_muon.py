@@ -94,8 +94,19 @@ class Muon(Optimizer):
                 group["ns_steps"],
                 group["eps"],
             )
-            param.mul_(1 - lr * group["weight_decay"])
-            param.add_(update, alpha=-lr * _adjustment(group["adjust_lr_fn"], *param.shape))
+            change = update.to(param.dtype) * _adjustment(group["adjust_lr_fn"], *param.shape)
+            pullback._fused_sgd_(
+                [param],
+                [change],
+                [],
+                weight_decay=group["weight_decay"],
+                momentum=0.0,
+                lr=lr,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+                is_first_step=False,
+            )
 
 
 def _adjustment(name, rows, columns):

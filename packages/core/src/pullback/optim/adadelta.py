@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pullback
+from pullback.optim import _fused
 from pullback.optim.optimizer import (
     Optimizer,
     _as_number,
@@ -120,6 +121,22 @@ def adadelta(
     >>> x, v
     (tensor([0.8010, 0.8010]), tensor([1., 1.]))
     """
+    if foreach is not False and not (differentiable or capturable):
+        done = _fused.take_step(
+            pullback._fused_adadelta_,
+            params,
+            grads,
+            (square_avgs, acc_deltas),
+            state_steps,
+            takes_steps=False,
+            lr=lr,
+            weight_decay=weight_decay,
+            maximize=maximize,
+            rho=rho,
+            eps=eps,
+        )
+        if done:
+            return
     _check_modes(
         params, state_steps, foreach=foreach, differentiable=differentiable, capturable=capturable
     )

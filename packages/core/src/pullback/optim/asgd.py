@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pullback
+from pullback.optim import _fused
 from pullback.optim.optimizer import (
     Optimizer,
     _as_number,
@@ -120,6 +121,23 @@ def asgd(
     >>> x, ax
     (tensor([0.8000, 0.8000]), tensor([0.8000, 0.8000]))
     """
+    if foreach is not False and not (differentiable or capturable):
+        done = _fused.take_step(
+            pullback._fused_asgd_,
+            params,
+            grads,
+            (axs,),
+            state_steps,
+            numbers=(mus, etas),
+            lr=lr,
+            weight_decay=weight_decay,
+            maximize=maximize,
+            lambd=lambd,
+            alpha=alpha,
+            t0=t0,
+        )
+        if done:
+            return
     _check_modes(
         params,
         state_steps,

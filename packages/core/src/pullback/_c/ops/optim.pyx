@@ -32,6 +32,9 @@ cdef enum:
     MAX_LISTS = 7               # of tensors of one op
     MAX_NUMBERS = 12            # parameters of a primitive
 
+# Lists of one number for each parameter: steps, and states that are computed from them.
+cdef frozenset number_lists = frozenset(("state_steps", "mu_products", "mus", "etas"))
+
 # Lists that are empty unless a setting, another argument, is on.
 cdef dict needed_if = {"momentum_buffer_list": "momentum", "max_exp_avg_sqs": "amsgrad",
                        "grad_avgs": "centered"}
@@ -42,7 +45,7 @@ cdef struct step_call:
     Py_ssize_t count            # parameters
     int nlists
     int nout                    # lists that are written
-    int last                    # list of step numbers, -1: none
+    bint is_number[MAX_LISTS]   # the list has a number for each parameter, such as its steps
     int positions[MAX_LISTS]    # among the arguments
     PyObject *lists[MAX_LISTS]  # borrowed tuples
     PyObject *found_inf         # borrowed; NULL: none, or it is not on the host's side
@@ -67,6 +70,7 @@ cdef int add_list(Op op, PyObject **args, int position, step_call *step) except 
         raise RuntimeError(f"{op.name}(): expected {step.count} tensors in {name}, one for each in "
                            f"self, but got {given}")
     step.positions[step.nlists] = position
+    step.is_number[step.nlists] = name in number_lists
     step.lists[step.nlists] = args[position]
     step.nlists += 1
     return 0
@@ -77,7 +81,6 @@ cdef int read_arguments(Op op, PyObject **args, step_call *step) except -1:
     cdef int i
     step.count = len(<object>args[0])
     step.nlists = 0
-    step.last = -1
     for i in range(op.nargs):
         if op.arg_kinds[i] == ARG_TENSORS and op.written >> i & 1:
             add_list(op, args, i, step)
@@ -85,8 +88,6 @@ cdef int read_arguments(Op op, PyObject **args, step_call *step) except -1:
     for i in range(op.nargs):
         if op.arg_kinds[i] == ARG_TENSORS and not op.written >> i & 1:
             add_list(op, args, i, step)
-    if step.nlists - step.nout > 1:
-        step.last = step.nlists - 1
     step.nparam = 1
     for i in range(op.nargs):
         if op.numbers[i]:
@@ -110,8 +111,8 @@ cdef int check_tensors(Op op, step_call *step) except -1:
             unsupported(op, first.dtype)
         for which in range(step.nlists):
             one = item_of(step, which, number)
-            if which == step.last:
-                check_step(op, step, one, leader, number)
+            if step.is_number[which]:
+                check_number(op, step, which, one, leader, number)
                 continue
             if not same_device(leader, one):
                 raise_argument_device(op, leader, one, step.positions[which])
@@ -128,15 +129,16 @@ cdef int check_tensors(Op op, step_call *step) except -1:
     return 0
 
 
-cdef int check_step(Op op, step_call *step, Tensor one, Tensor leader, Py_ssize_t number) except -1:
-    """Raise unless a tensor can count steps: a number on the parameters' device or the host."""
+cdef int check_number(
+        Op op, step_call *step, int which, Tensor one, Tensor leader, Py_ssize_t number) except -1:
+    """Raise unless a tensor is a number on the parameters' device or the host."""
     if not same_device(leader, one) and (one.storage.device_type == DEVICE_META
                                          or not device_types()[one.storage.device_type].host
                                          or leader.storage.device_type == DEVICE_META):
-        raise_argument_device(op, leader, one, step.positions[step.last])
+        raise_argument_device(op, leader, one, step.positions[which])
     if one.layout.numel != 1 or one.dtype not in (PB_F32, PB_F64):
         raise RuntimeError(f"{op.name}(): expected one float32 or float64 number in "
-                           f"{op.arg_names[step.positions[step.last]]}[{number}], but got a "
+                           f"{op.arg_names[step.positions[which]]}[{number}], but got a "
                            f"{dtype_object(one.dtype).name} tensor of shape {list(one.shape)}")
     return 0
 
@@ -201,32 +203,35 @@ cdef bint is_flat(step_call *step, Py_ssize_t number):
         return False
     for which in range(step.nlists):
         one = item_of(step, which, number)
-        if one.flags & TENSOR_LAZY or which != step.last and (
+        if one.flags & TENSOR_LAZY or not step.is_number[which] and (
                 one.layout != first.layout and not layout_same_strides(one.layout, first.layout)):
             return False
     return True
 
 
-cdef bint has_steps_of(step_call *step, Py_ssize_t number, Py_ssize_t other):
-    """True if the step numbers of two parameters have one device and dtype, or there are none."""
+cdef bint has_numbers_like(step_call *step, Py_ssize_t number, Py_ssize_t other):
+    """True if the numbers of two parameters have the same devices and dtypes, list by list."""
     cdef Tensor one, two
-    if step.last < 0:
-        return True
-    one = item_of(step, step.last, number)
-    two = item_of(step, step.last, other)
-    return one.dtype == two.dtype and same_device(one, two)
+    cdef int which
+    for which in range(step.nlists):
+        if step.is_number[which]:
+            one = item_of(step, which, number)
+            two = item_of(step, which, other)
+            if one.dtype != two.dtype or not same_device(one, two):
+                return False
+    return True
 
 
 cdef int64_t unit_step = 1
 
 
-cdef int fill_operand(pb_array *array, Tensor one, Tensor leader, bint is_step) noexcept:
+cdef int fill_operand(pb_array *array, Tensor one, Tensor leader, bint is_number) noexcept:
     """Fill an operand: all elements in one dim, or a number on the host's side."""
     array_fill(array, one)
     array.ndim = 1
     array.shape = &one.layout.numel
     array.strides = &unit_step
-    if is_step and not same_device(one, leader):
+    if is_number and not same_device(one, leader):
         array.flags |= PB_ARRAY_HOST
         array.base = array.data
         array.offset = 0
@@ -247,7 +252,7 @@ cdef int run_kernel(Op op, step_call *step, Py_ssize_t start, Py_ssize_t count,
     for which in range(step.nlists):
         for number in range(start, start + count):
             one = item_of(step, which, number) if copies is None else <Tensor>copies[which]
-            fill_operand(&arrays[used], one, leader, which == step.last)
+            fill_operand(&arrays[used], one, leader, step.is_number[which])
             if which < step.nout:
                 arrays[used].flags |= PB_ARRAY_WRITE
             work += one.layout.numel
@@ -278,11 +283,11 @@ cdef int run_copies(Op op, step_call *step, Py_ssize_t number) except -1:
     cdef list copies = []
     for which in range(step.nlists):
         one = item_of(step, which, number)
-        if which == step.last:
+        if step.is_number[which] and which >= step.nout:
             one = resolved(one)
         else:
-            copy = tensor_new(common_layout(first), one.dtype, one.storage.device_type,
-                              one.storage.device_index)
+            copy = tensor_new(common_layout(one if step.is_number[which] else first), one.dtype,
+                              one.storage.device_type, one.storage.device_index)
             copy_into(copy, one)
             one = copy
         copies.append(one)
@@ -348,7 +353,7 @@ cdef object forward_optimizer(Op op, PyObject **args, PyObject *target):
         end = start + 1
         while (flat and end < step.count and end - start < most
                and item_of(&step, 0, end).dtype == dtype and is_flat(&step, end)
-               and has_steps_of(&step, end, start)):
+               and has_numbers_like(&step, end, start)):
             end += 1
         run_some(op, args, &step, start, end - start, flat)
         start = end

@@ -102,17 +102,21 @@ cdef bint is_counter(object value, Tensor param) except -1:
             and (same_device(one, param) or device_types()[one.storage.device_type].host))
 
 
-def count_steps(list params not None, steps):
-    """Add 1 to each counter; False, and nothing is done, if one is no number that fits."""
+def count_steps(list params not None, steps, *numbers):
+    """Add 1 to each counter; False, and nothing is done, if one is no number that fits.
+
+    ``numbers`` are further lists of a number for each parameter.
+    """
     cdef Tensor one
     cdef tuple counters
     cdef list away = []                 # on a device with its own memory
-    if type(steps) is not list or len(<list>steps) != len(params):
-        return False
-    counters = tuple(steps)
-    for param, counter in zip(params, counters):
-        if not is_counter(counter, <Tensor?>param):
+    for each in (steps, *numbers):
+        if type(each) is not list or len(<list>each) != len(params):
             return False
+        for param, counter in zip(params, <list>each):
+            if not is_counter(counter, <Tensor?>param):
+                return False
+    counters = tuple(steps)
     for counter in counters:
         one = <Tensor>counter
         if (not device_types()[one.storage.device_type].host
@@ -136,8 +140,8 @@ cdef int count_away(list counters) except -1:
     for counter in counters:
         one = <Tensor>counter
         if one.dtype != first.dtype or one.layout.ndim or not same_device(one, first):
-            for each in counters:
-                op_call2(add, each, 1)
+            for one in counters:
+                op_call2(add, one, 1)
             return 0
     unit = op_named("ones_like")(first)
     op_named("_fused_sgd_")(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pullback.ops.rules.dtypes import widest
 from pullback.ops.rules.operands import all_hold
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.schema import ops
@@ -74,7 +75,21 @@ def _adam(
         if amsgrad:
             square = one.values[3] = ops.maximum(one.values[3], square)
         root = square.sqrt() / _correction(beta2, step).sqrt() + eps
-        one.values[0] = param - lr / _correction(beta1, step) * average / root
+        one.values[0] = param - _correction(beta1, step).reciprocal() * lr * average / root
+
+
+def _moments(one, beta1, beta2, kept):
+    """Update the averages of gradients and squares; return both. A factor shrinks the parameter."""
+    param, average, square = one.values
+    average = average + (1 - beta1) * (one.grad - average)
+    square = square * beta2 + (1 - beta2) * one.grad * one.grad
+    one.values = [param if kept is None else param * kept, average, square]
+    return average, square
+
+
+def _number(tensor):
+    """Return a tensor of one number in the widest dtype of its device."""
+    return tensor.to(widest(tensor.device))
 
 
 def _correction(beta, step):
@@ -125,5 +140,96 @@ def adagrad_step(
         step = state_steps[one.number].to(param.dtype)
         one.values[1] = total = total + one.grad * one.grad
         growth = 1 + (step - 1) * lr_decay
-        rate = lr / growth.masked_fill(growth == 0, math.nan)
+        rate = growth.masked_fill(growth == 0, math.nan).reciprocal() * lr
         one.values[0] = param - rate * one.grad / (total.sqrt() + eps)
+
+
+@decomposition("adadelta_step")
+def adadelta_step(
+    self, grads, square_avgs, acc_deltas, lr, rho, eps, weight_decay, maximize, grad_scale,
+    found_inf,
+):  # fmt: skip
+    options = {"decay": weight_decay, "maximize": maximize, "found_inf": found_inf}
+    for one in _updates(grads, self, square_avgs, acc_deltas, **options):
+        param, square, delta = one.values
+        square = square * rho + (1 - rho) * one.grad * one.grad
+        change = ((delta + eps) / (square + eps)).sqrt() * one.grad
+        one.values = [param - lr * change, square, delta * rho + (1 - rho) * change * change]
+
+
+@decomposition("adamax_step")
+def adamax_step(
+    self, grads, exp_avgs, exp_infs, state_steps, lr, beta1, beta2, weight_decay, eps, maximize,
+    grad_scale, found_inf,
+):  # fmt: skip
+    options = {"decay": weight_decay, "maximize": maximize, "found_inf": found_inf}
+    for one in _updates(grads, self, exp_avgs, exp_infs, **options):
+        param, average, largest = one.values
+        average = average + (1 - beta1) * (one.grad - average)
+        largest = ops.maximum(largest * beta2, one.grad.abs() + eps)
+        rate = _correction(beta1, _number(state_steps[one.number])).reciprocal() * lr
+        rate = rate.to(param.dtype)
+        one.values = [param - rate * average / largest, average, largest]
+
+
+@decomposition("nadam_step")
+def nadam_step(
+    self, grads, exp_avgs, exp_avg_sqs, mu_products, state_steps, lr, beta1, beta2, weight_decay,
+    eps, momentum_decay, decoupled_weight_decay, maximize, grad_scale, found_inf,
+):  # fmt: skip
+    decay = 0 if decoupled_weight_decay else weight_decay
+    options = {"decay": decay, "maximize": maximize, "found_inf": found_inf}
+    for one in _updates(grads, self, exp_avgs, exp_avg_sqs, **options):
+        step, mu_product = _number(state_steps[one.number]), mu_products[one.number]
+        average, square = _moments(
+            one, beta1, beta2, None if decay == weight_decay else 1 - lr * weight_decay
+        )
+        factor, next_factor = (
+            beta1 * (1 - 0.5 * (t * (momentum_decay * math.log(0.96))).exp())
+            for t in (step, step + 1)
+        )
+        product = _number(mu_product.mul_(factor.to(mu_product.dtype)))
+        rate = (lr * (1 - factor) / (1 - product)).to(square.dtype)
+        next_rate = (lr * next_factor / (1 - product * next_factor)).to(square.dtype)
+        root = (square / _correction(beta2, step).to(square.dtype)).sqrt() + eps
+        one.values[0] = one.values[0] - rate * one.grad / root - next_rate * average / root
+
+
+@decomposition("radam_step")
+def radam_step(
+    self, grads, exp_avgs, exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay, eps,
+    decoupled_weight_decay, maximize, grad_scale, found_inf,
+):  # fmt: skip
+    decay = 0 if decoupled_weight_decay else weight_decay
+    options = {"decay": decay, "maximize": maximize, "found_inf": found_inf}
+    longest = 2 / (1 - beta2) - 1
+    for one in _updates(grads, self, exp_avgs, exp_avg_sqs, **options):
+        step = _number(state_steps[one.number])
+        average, square = _moments(
+            one, beta1, beta2, None if decay == weight_decay else 1 - lr * weight_decay
+        )
+        left = _correction(beta2, step)
+        length = longest - 2 * step * (1 - left) / left
+        rectified = left * (length - 4) * (length - 2) * longest
+        rectified = (rectified / ((longest - 4) * (longest - 2) * length)).sqrt()
+        rate = _correction(beta1, step).reciprocal() * lr
+        momentum = (rate * (length <= 5)).to(average.dtype)
+        adaptive = ops.where(length > 5, rate * rectified, 0).to(average.dtype)
+        one.values[0] -= momentum * average + adaptive * average / (square.sqrt() + eps)
+
+
+@decomposition("asgd_step")
+def asgd_step(
+    self, grads, axs, mus, etas, state_steps, lr, lambd, alpha, t0, weight_decay, maximize,
+    grad_scale, found_inf,
+):  # fmt: skip
+    options = {"decay": weight_decay, "maximize": maximize, "found_inf": found_inf}
+    for one in _updates(grads, self, axs, **options):
+        param, average = one.values
+        mu, eta = mus[one.number], etas[one.number]
+        step, share, rate = map(_number, (state_steps[one.number], mu, eta))
+        keep, rate, share = (n.to(param.dtype) for n in (1 - lambd * rate, rate, share))
+        param = param * keep - rate * one.grad
+        one.values = [param, ops.lerp(average, param, share)]
+        ops.copy_(eta, lr / (1 + lambd * lr * step) ** alpha)
+        ops.copy_(mu, 1 / (step - t0).clamp_min(1))

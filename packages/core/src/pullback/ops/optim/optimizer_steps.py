@@ -28,8 +28,14 @@ def _drawn(low=-2, high=2):
 
 
 def _steps(first=1):
+    return _numbers(*[float(first + number) for number in range(len(_SHAPES))])
+
+
+def _numbers(*values):
+    """Return a number for each parameter: the values in turn."""
     return [
-        fixed((float(first + number),), shape=(), kind="float32") for number in range(len(_SHAPES))
+        fixed((values[number % len(values)],), shape=(), kind="float32")
+        for number in range(len(_SHAPES))
     ]
 
 
@@ -159,4 +165,79 @@ _optimizer(
     ref=references.adagrad,
     doc="Update parameters by Adagrad, in place.\n\nSteps are float32 or float64 tensors of one "
     f"number, counted from 1, which are only read. {_RULES}",
+)
+
+_optimizer(
+    "_fused_adadelta_(self: Tensor[]!, grads: Tensor[], square_avgs: Tensor[]!, "
+    "acc_deltas: Tensor[]!, *, lr: float, rho: float, eps: float, weight_decay: float, "
+    "maximize: bool",
+    {"lr": 0.5, "rho": 0.75, "eps": 1e-2, "weight_decay": 0.0, "maximize": False},
+    ({}, {"weight_decay": 0.5, "maximize": True}),
+    lambda given: [_drawn(0, 4), _drawn(0, 4)],
+    kernel="adadelta_step",
+    ref=references.adadelta,
+    doc=f"Update parameters by Adadelta, in place.\n\n{_RULES}",
+)
+
+_BETAS = {"lr": 0.1, "beta1": 0.75, "beta2": 0.875, "weight_decay": 0.0, "eps": 1e-3}
+_COUNTED = "Steps are float32 or float64 tensors of one number, counted from 1, which are only read"
+
+_optimizer(
+    "_fused_adamax_(self: Tensor[]!, grads: Tensor[], exp_avgs: Tensor[]!, exp_infs: Tensor[]!, "
+    "state_steps: Tensor[], *, lr: float, beta1: float, beta2: float, weight_decay: float, "
+    "eps: float, maximize: bool",
+    {**_BETAS, "maximize": False},
+    ({}, {"weight_decay": 0.5, "maximize": True}),
+    lambda given: [_drawn(), _drawn(0, 4), _steps()],
+    kernel="adamax_step",
+    ref=references.adamax,
+    doc=f"Update parameters by Adamax, in place.\n\n{_COUNTED}. {_RULES}",
+)
+
+_optimizer(
+    "_fused_nadam_(self: Tensor[]!, grads: Tensor[], exp_avgs: Tensor[]!, exp_avg_sqs: Tensor[]!, "
+    "mu_products: Tensor[]!, state_steps: Tensor[], *, lr: float, beta1: float, beta2: float, "
+    "weight_decay: float, eps: float, momentum_decay: float, decoupled_weight_decay: bool, "
+    "maximize: bool",
+    {**_BETAS, "momentum_decay": 0.25, "decoupled_weight_decay": False, "maximize": False},
+    (
+        {},
+        {"weight_decay": 0.5, "maximize": True},
+        {"weight_decay": 0.5, "decoupled_weight_decay": True},
+    ),
+    lambda given: [_drawn(), _drawn(0, 4), _numbers(0.5), _steps()],
+    kernel="nadam_step",
+    ref=references.nadam,
+    doc=f"Update parameters by NAdam, in place.\n\n{_COUNTED}; so are products of momenta, which "
+    f"are written. {_RULES}",
+)
+
+_optimizer(
+    "_fused_radam_(self: Tensor[]!, grads: Tensor[], exp_avgs: Tensor[]!, exp_avg_sqs: Tensor[]!, "
+    "state_steps: Tensor[], *, lr: float, beta1: float, beta2: float, weight_decay: float, "
+    "eps: float, decoupled_weight_decay: bool, maximize: bool",
+    {**_BETAS, "decoupled_weight_decay": False, "maximize": False},
+    (
+        {},
+        {"weight_decay": 0.5, "maximize": True},
+        {"weight_decay": 0.5, "decoupled_weight_decay": True},
+        {"beta2": 0.96875},
+    ),
+    lambda given: [_drawn(), _drawn(0, 4), _steps(4)],
+    kernel="radam_step",
+    ref=references.radam,
+    doc=f"Update parameters by RAdam, in place.\n\n{_COUNTED}. {_RULES}",
+)
+
+_optimizer(
+    "_fused_asgd_(self: Tensor[]!, grads: Tensor[], axs: Tensor[]!, mus: Tensor[]!, "
+    "etas: Tensor[]!, state_steps: Tensor[], *, lr: float, lambd: float, alpha: float, t0: float, "
+    "weight_decay: float, maximize: bool",
+    {"lr": 0.1, "lambd": 0.25, "alpha": 0.75, "t0": 2.0, "weight_decay": 0.0, "maximize": False},
+    ({}, {"weight_decay": 0.5, "maximize": True}),
+    lambda given: [_drawn(), _numbers(0.5, 1.0), _numbers(0.125), _steps()],
+    kernel="asgd_step",
+    ref=references.asgd,
+    doc="Update parameters by averaged stochastic gradient descent, in place.\n\n"
+    f"{_COUNTED}; so are mus and etas, which are written. {_RULES}",
 )
