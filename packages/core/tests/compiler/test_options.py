@@ -38,7 +38,6 @@ def trained(steps, optimizer, scheduler, compiled, settings):
     return losses, [p.tolist() for p in model.parameters()], len(run.entries) if compiled else 0
 
 
-@needs_kernels
 @pytest.mark.parametrize(
     ("optimizer", "settings"),
     [
@@ -48,6 +47,13 @@ def trained(steps, optimizer, scheduler, compiled, settings):
         (pb.optim.AdamW, {"lr": 0.01, "amsgrad": True}),
         (pb.optim.RMSprop, {"lr": 0.01, "momentum": 0.5}),
         (pb.optim.Adagrad, {"lr": 0.01, "lr_decay": 0.1}),
+        (pb.optim.Adamax, {"lr": 0.01, "maximize": True}),
+        (pb.optim.NAdam, {"lr": 0.01, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+        (pb.optim.RAdam, {"lr": 0.01, "betas": (0.8, 0.9)}),
+        (pb.optim.Adadelta, {"lr": 0.5}),
+        (pb.optim.ASGD, {"lr": 0.01, "t0": 5.0}),
+        (pb.optim.Adafactor, {"lr": 0.01, "weight_decay": 0.1}),
+        (pb.optim.Rprop, {"lr": 0.01}),
     ],
 )
 def test_learning_rate_that_changes_needs_one_program(optimizer, settings):

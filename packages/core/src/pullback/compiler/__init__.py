@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any
 
-from pullback._c.capture.recorder import is_capturing, refuse_now
+from pullback._c.capture.compiled import is_capturing, refuse_now
 from pullback.compiler import compiled as _compiled
 from pullback.compiler.compiled import compile
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pullback import no_grad
-from pullback._c.capture.recorder import place_of_call, refuse_element
+from pullback._c.base.errors import place_of_call
+from pullback._c.capture.recorder import refuse_element
 from pullback._c.graph.tensor import Tensor
 from pullback.compiler.numbers import Count, Number, NumberArgument, put_back
 from pullback.compiler.sizes import is_own

@@ -6,6 +6,8 @@ from typing import ClassVar
 
 import pullback
 from pullback import Tensor
+from pullback._c.python.optimizer_steps import rate_in_capture
+from pullback.ops.rules.dtypes import cast_to, widest
 from pullback.optim.optimizer import (
     Optimizer,
     _as_number,
@@ -140,30 +142,42 @@ def adafactor(
     _check_modes(params, state_steps)
     if not _unscale(grads, grad_scale, found_inf):
         return
-    lr = _as_number(lr)
+    lr = rate_in_capture(_as_number(lr), params)
     for param, grad, row_var, col_var, variance, counter in zip(
         params, grads, row_vars, col_vars, variances, state_steps
     ):
         grad = -grad if maximize else grad
-        step = counter.add_(1).item()
+        step = cast_to(counter.add_(1), widest(param.device))
         floor = pullback.finfo(param.dtype).eps if eps1 is None else eps1
-        size = max(eps2, _root_mean_square(param)) * min(lr, 1 / step**0.5)
+        size = _root_mean_square(param).clamp_(min=eps2) * _least(step.rsqrt(), lr)
         if weight_decay != 0:
             param.mul_(1 - lr * weight_decay)
         estimate = _estimate(grad, row_var, col_var, variance, step**beta2_decay, floor)
         update = estimate.clamp_(min=floor * floor).rsqrt_().mul_(grad)
-        param.add_(update, alpha=-size / max(1.0, _root_mean_square(update) / d))
+        size /= (_root_mean_square(update) / d).clamp_(min=1)
+        param.addcmul_(update, size, value=-1)
+
+
+def _least(one, lr):
+    return pullback.minimum(one, lr) if isinstance(lr, Tensor) else one.clamp_(max=lr)
 
 
 def _root_mean_square(tensor):
-    return tensor.norm(2).item() / tensor.numel() ** 0.5
+    return cast_to(tensor.norm(2), widest(tensor.device)) / max(tensor.numel(), 1) ** 0.5
 
 
 def _estimate(grad, row_var, col_var, variance, share, floor):
     """Move the averages by a share towards the squared gradient; return its estimate."""
     if grad.ndim < 2:
-        return variance.lerp_(grad.square(), share).clone()
+        return _move(variance, grad.square(), share).clone()
     for average, dim in ((row_var, -1), (col_var, -2)):
         squares = pullback.linalg.vector_norm(grad, dim=dim, keepdim=True).square_()
-        average.lerp_(squares.div_(grad.size(dim)), share)
+        _move(average, squares.div_(grad.size(dim)), share)
     return (row_var @ col_var).div_(row_var.mean(dim=-2, keepdim=True).clamp_(min=floor))
+
+
+def _move(average, value, share):
+    """Move an average by a share towards a value; 16-bit numbers are computed with as float32."""
+    dtype = pullback.promote_types(average.dtype, pullback.float32)
+    before = average.to(dtype)
+    return average.copy_(before + (value.to(dtype) - before) * share.to(dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pullback
+from pullback._c.python.optimizer_steps import rate_in_capture
 from pullback.optim.optimizer import (
     Optimizer,
     _as_number,
@@ -86,8 +87,11 @@ class Rprop(Optimizer):
 
     def _step_group(self, group):
         (etaminus, etaplus), (smallest, largest) = group["etas"], group["step_sizes"]
+        params, *rest = self._gather(group, ("prev", "step_size", "step"))
+        rate_in_capture(group["lr"], params)  # it is not read after the first step
         rprop(
-            *self._gather(group, ("prev", "step_size", "step")),
+            params,
+            *rest,
             etaminus=etaminus,
             etaplus=etaplus,
             step_size_min=smallest,

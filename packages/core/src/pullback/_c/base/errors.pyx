@@ -58,6 +58,12 @@ def user_frame():
     return frame
 
 
+def place_of_call():
+    """Return the innermost line outside of this package, as the end of a message; or nothing."""
+    frame = user_frame()
+    return "" if frame is None else f" (line {frame.f_lineno} of {frame.f_code.co_filename})"
+
+
 def publish(*kinds):
     """Give compiled classes their public module, for errors, ``repr`` and pickles."""
     for kind in kinds:

@@ -83,6 +83,9 @@ ctypedef struct pb_capture:
     # An optimizer updates so many parameters of a group from here on; OPTIONS_READ: the program
     # gets the options of its groups, and depends on them.
     int (*stepped)(void *self, PyObject *group, Py_ssize_t count) except -1
+    # The last of these optimizers takes its learning rate, for so many parameters: returns the
+    # value, or a tensor that has that of each run.
+    object (*rate)(void *self, object value, Py_ssize_t count)
     # Python code asks for the only element of a tensor, `value`: returns what it gets.
     object (*element)(void *self, object tensor, object value)
     # Python code asks for a size, or a tuple of them, or gives a key: returns what is used in its
@@ -148,6 +151,13 @@ cdef inline int captured_step(PyObject *group, Py_ssize_t count) except -1:
     if capturing():
         globals_().capture.stepped(globals_().capture.self, group, count)
     return 0
+
+
+cdef inline object captured_rate(object value, Py_ssize_t count):
+    """Return what an optimizer uses for its learning rate, a number that may vary."""
+    if capturing():
+        return globals_().capture.rate(globals_().capture.self, value, count)
+    return value
 
 
 cdef inline int refuse_capture(const char *what) except -1:

@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 from pullback.abi cimport PB_U8
 from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.layout cimport layout_contiguous, layout_retain
-from pullback._c.base.state cimport thread_state
+from pullback._c.base.state cimport capturing, refuse_capture, thread_state
 from pullback._c.program.program cimport Program
 from pullback._c.capture.signature cimport Signature, must_run_eagerly
 from pullback._c.capture.spec cimport Spec, fits, has_own_memory, spec_of
@@ -24,7 +24,18 @@ cdef extern from "Python.h":
 
 __all__ = [
     "CompiledCallable", "Entry", "are_transformed", "flat_memory", "grad_now", "hooks_now",
-    "is_on_host", "number_like", "replace_items", "set_forced_eager"]
+    "is_capturing", "is_on_host", "number_like", "refuse_now", "replace_items", "set_forced_eager"]
+
+
+def is_capturing():
+    """Return True while this thread's kernels are recorded."""
+    return capturing()
+
+
+def refuse_now(str why not None):
+    """Note that this thread does what a capture cannot replay, if one is under way."""
+    if capturing():
+        refuse_capture(why.encode())
 
 
 cdef bint forced_eager = False

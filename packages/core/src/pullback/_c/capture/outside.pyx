@@ -8,12 +8,12 @@ from pullback.abi cimport PB_U8
 from pullback._c.base.layout cimport layout_contiguous
 from pullback._c.base.types cimport NODE_ACCUMULATE, NODE_FREED, node_edges, pb_edge, pb_node
 from pullback._c.capture.code_names cimport code_of_node
-from pullback._c.capture.recorder cimport Recorder, place_of
+from pullback._c.capture.recorder cimport Recorder
 from pullback._c.device.storage cimport storage_release, storage_retain
 from pullback._c.graph.node cimport node_object, node_release
 from pullback._c.graph.record cimport tensor_edge
 from pullback._c.graph.tensor cimport Tensor, tensor_wrap
-from pullback._c.program.launches cimport BUFFER_INPUT, BUFFER_OUTER, Buffer
+from pullback._c.program.launches cimport BUFFER_INPUT, BUFFER_OUTER, Buffer, place_of
 
 __all__ = ["address_of_edge", "edge_of", "lead_to", "outer_edges", "outer_sources",
            "sequence_of"]

@@ -22,6 +22,7 @@ cdef class Recorder:
     cdef readonly bint reads_options    # the program has asked for those of an optimizer
     cdef object failure                 # an exception of the recorder itself
     cdef list steps                     # of optimizers: [group, parameters, those of fused steps]
+    cdef list rates                     # Option: learning rates that are tensors
     cdef dict live                      # place of memory -> its Buffer
     cdef dict known                     # address of a storage that was there before -> Outer
     cdef dict before                    # the same -> its version when it was first used
@@ -43,6 +44,3 @@ cdef class Recorder:
     cdef bint decide(self, Tensor condition, object error) except -1
     cdef int keep_written(self, int type_id, pb_call *call) except -1
     cdef list written(self)
-
-
-cdef object place_of(pb_storage *storage)

@@ -12,7 +12,7 @@ from cython cimport no_gc_clear
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memset
 
-from pullback._c.base.errors import user_frame
+from pullback._c.base.errors import place_of_call
 from pullback.abi cimport (
     PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_U8, pb_array, pb_call)
 from pullback._c.base.dtype cimport dtype_itemsize
@@ -20,16 +20,17 @@ from pullback._c.base.layout cimport layout_contiguous, layout_shape
 from pullback._c.base.random_position cimport record_draws
 from pullback._c.base.state cimport (
     HISTORY_CHANGED, LEAF_MADE, OPTIONS_READ, SIZE_AS_INT, SIZE_ASKED, capture_change,
-    capture_size, globals_, pb_globals, thread_state)
+    capture_size, capturing, globals_, pb_globals, thread_state)
 from pullback._c.base.types cimport pb_storage
 from pullback._c.capture.code_names cimport count_hooks
 from pullback._c.capture.spec cimport has_own_memory
 from pullback._c.capture.recording cimport Recording
 from pullback._c.program.launches cimport (
     BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT, BUFFER_TEMPORARY, Buffer, Launch,
-    launch_of)
+    buffer_on_host, launch_of, place, place_of)
 from pullback._c.program.program cimport Outer, Result, fill, result_of
-from pullback._c.program.run_values cimport find_draw, is_random, joined_draws, options_of
+from pullback._c.program.run_values cimport (
+    Option, find_draw, is_random, joined_draws, options_of, rate_of)
 from pullback._c.program.simplify cimport decided_first
 from pullback._c.device.storage cimport (
     storage_new, storage_original, storage_release, storage_retain)
@@ -39,20 +40,11 @@ from pullback._c.graph.tensor cimport (
 
 from pullback.ops.table.primitives import PRIMITIVES
 
-__all__ = ["Recorder", "is_capturing", "place_of_call", "refuse_element", "refuse_now"]
+__all__ = ["Recorder", "refuse_element"]
 
 cdef pb_globals *process = globals_()
 cdef set fused_steps = {
     number for number, one in enumerate(PRIMITIVES.values()) if one.family == "optim"}
-
-
-cdef inline object place(int type_id, int device, void *data):
-    """Return what identifies memory: its address, or handle, and its device."""
-    return <size_t>data ^ <size_t>type_id << 56 ^ <size_t>device << 48
-
-
-cdef object place_of(pb_storage *storage):
-    return place(storage.device_type, storage.device_index, storage.data)
 
 
 cdef inline int64_t begin_of(Tensor tensor) noexcept:
@@ -76,7 +68,7 @@ cdef class Recorder:
         self.forward = forward
         self.launches, self.buffers, self.draws, self.steps, self.begins = [], [], [], [], []
         self.changes, self.live, self.known, self.before = {}, {}, {}, {}
-        self.leaves, self.copies = set(), {}
+        self.leaves, self.copies, self.rates = set(), {}, []
         self.sizes = sizes
         self.inputs = list(inputs)
         self.hooks_before = [count_hooks(tensor) for tensor in inputs]
@@ -103,6 +95,7 @@ cdef class Recorder:
             return False
         self.hooks.self = <void *>self
         self.hooks.state = thread_state()
+        self.hooks.rate = rate
         self.hooks.allocated = allocated
         self.hooks.freed = freed
         self.hooks.used = used
@@ -219,14 +212,18 @@ cdef class Recorder:
             if array.flags & PB_ARRAY_HOST:
                 if array.flags & PB_ARRAY_WRITE:
                     return self.refuse_now("a kernel that writes to the host's memory")
-                continue
-            empty = array.base == NULL
-            for d in range(array.ndim):
-                empty = empty or array.shape[d] == 0
-            if empty:
-                array.base = array.data = NULL
-                continue
-            buffer = <Buffer>self.live.get(place(type_id, array.device, array.base))
+                buffer = buffer_on_host(self.live, call.out[i].base)
+                if buffer is None:
+                    continue                # a number
+                array.data, array.base = call.out[i].data, call.out[i].base
+            else:
+                empty = array.base == NULL
+                for d in range(array.ndim):
+                    empty = empty or array.shape[d] == 0
+                if empty:
+                    array.base = array.data = NULL
+                    continue
+                buffer = <Buffer>self.live.get(place(type_id, array.device, array.base))
             if buffer is None:
                 return self.refuse_now("a kernel on memory that no tensor has")
             if i >= call.nout and buffer.kind == BUFFER_TEMPORARY and not buffer.written:
@@ -435,6 +432,7 @@ cdef class Recorder:
         if recording.draws is None:
             self.refuse_now("a state of random numbers from before")
             return None
+        recording.rates = self.rates
         recording.reads_options = all(count == fused for _, count, fused in self.steps)
         if self.sizes is not None:
             self.recording = recording.copy()
@@ -445,27 +443,10 @@ cdef class Recorder:
         return made
 
 
-def is_capturing():
-    """Return True while this thread's kernels are recorded."""
-    return process.capture != NULL and process.capture.state == thread_state()
-
-
-def refuse_now(str why not None):
-    """Note that this thread does what a capture cannot replay, if one is under way."""
-    if is_capturing():
-        (<Recorder>process.capture.self).refuse_now(why)
-
-
 def refuse_element(str line not None):
     """Note that this thread asks for the value of an element that it got in some line."""
-    if is_capturing():
+    if capturing():
         (<Recorder>process.capture.self).refuse("item()" + line)
-
-
-def place_of_call():
-    """Return the innermost line outside of this package, as the end of a message; or nothing."""
-    frame = user_frame()
-    return "" if frame is None else f" (line {frame.f_lineno} of {frame.f_code.co_filename})"
 
 
 # ---- the hooks -----------------------------------------------------------------------------------
@@ -574,6 +555,24 @@ cdef int stepped(void *self, PyObject *group, Py_ssize_t count) except -1:
     elif count:
         (<Recorder>self).steps.append([<object>group, count, 0])
     return 0
+
+
+cdef object rate(void *self, object value, Py_ssize_t count):
+    cdef Recorder recorder = <Recorder>self
+    cdef Option option
+    if not recorder.steps or recorder.sizes is not None:
+        return value
+    step = recorder.steps[len(recorder.steps) - 1]
+    process.capture = NULL                  # the tensor is there before the program
+    try:
+        option = rate_of(step[0], value)
+    finally:
+        process.capture = &recorder.hooks
+    if option is None:
+        return value
+    step[2] += count
+    recorder.rates.append(option)
+    return option.tensor
 
 
 cdef object element(void *self, object tensor, object value):

@@ -5,6 +5,7 @@ cdef class Recording:
     cdef list begins                    # of each argument: bytes from its memory's begin
     cdef list outers                    # Outer
     cdef list draws                     # (generator, number of blocks)
+    cdef list rates                     # Option, of learning rates that are tensors
     cdef bint reads_options
 
     cdef Recording copy(self)

@@ -18,10 +18,10 @@ from pullback._c.capture.spec cimport is_plain, same_value
 from pullback._c.device.device cimport device_type
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport Tensor
-from pullback._c.program.arena cimport place_temporaries
+from pullback._c.program.arena cimport is_temporary, place_temporaries
 from pullback._c.program.groups cimport find_groups, hold_for_groups
 from pullback._c.program.launches cimport (
-    BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT, BUFFER_TEMPORARY, Buffer, Launch)
+    BUFFER_CONSTANT, BUFFER_INPUT, BUFFER_OUTER, BUFFER_RESULT, Buffer, Launch)
 from pullback._c.program.program cimport Outer, Program, Result
 from pullback._c.program.run_values cimport Option
 from pullback._c.program.simplify cimport first_write, number_uses, simplified
@@ -53,6 +53,7 @@ cdef class Recording:
         made.begins = self.begins
         made.outers = self.outers
         made.draws = self.draws
+        made.rates = self.rates
         made.reads_options = self.reads_options
         return made
 
@@ -75,7 +76,7 @@ cdef class Recording:
         made.begins = self.begins
         made.outers = self.outers
         made.writes = len(made.outers) > 0
-        made.options = []
+        made.options = [(-1, -1, one) for one in self.rates] if self.reads_options else []
         for launch in made.launches if self.reads_options else ():
             made.options += [(number, i, option) for i, option in launch.options or ()]
             number += 1
@@ -83,18 +84,10 @@ cdef class Recording:
         made.draws = self.draws
         made.moving = [one for one in self.buffers if one.kind == BUFFER_RESULT
                        or one.first >= 0 and one.kind in (BUFFER_INPUT, BUFFER_OUTER)]
-        made.device_type = -1
-        for buffer in self.buffers:
-            if buffer.kind == BUFFER_TEMPORARY and buffer.first >= 0:
-                if made.device_type >= 0 and (made.device_type != buffer.device_type
-                                              or made.device_index != buffer.device_index):
-                    return "temporaries on several devices"
-                made.device_type = buffer.device_type
-                made.device_index = buffer.device_index
-                made.temporaries += buffer.nbytes
+        made.temporaries = sum([one.nbytes for one in self.buffers if is_temporary(one)])
         made.groups = find_groups(made.launches, self.buffers)
         inner = hold_for_groups(made.groups, self.buffers)
-        made.arena = place_temporaries(self.buffers, inner, made.launches, made.groups)
+        made.arenas = place_temporaries(self.buffers, inner, made.launches, made.groups)
         made.idle = []
         return made
 
@@ -132,6 +125,7 @@ def between(Recording low not None, Recording high not None, Line line not None)
         return "what the function writes to"
     made.begins = [0] * len(low.begins)
     made.outers = high.outers
+    made.rates = high.rates
     made.reads_options = high.reads_options
     made.buffers, made.launches, made.results, made.draws = [], [], [], []
     for buffer, another in zip(low.buffers, high.buffers):
@@ -232,7 +226,7 @@ cdef object launch_between(Launch low, Launch high, Recording first, Recording l
                 not strides_between(line, array.ndim, one.shape, one.strides, other.shape,
                                     other.strides, array.shape, <int64_t *>array.strides)):
             return f"the shape of operand {i}"
-        if array.flags & PB_ARRAY_HOST:
+        if array.flags & PB_ARRAY_HOST and high.buffers[i] < 0:
             if not number_between(line, one, other, array):
                 return "a number"
             continue

@@ -49,14 +49,14 @@ cdef class KernelArray:
 cdef object kernel_array(pb_array *array):
     cdef KernelArray result = KernelArray.__new__(KernelArray)
     cdef int d
-    result.base = <size_t>array.base
-    result.offset = array.offset
+    result.host = array.flags & PB_ARRAY_HOST != 0
+    result.base = <size_t>(array.data if result.host else array.base)
+    result.offset = 0 if result.host else array.offset
     result.shape = tuple([array.shape[d] for d in range(array.ndim)])
     result.strides = tuple([array.strides[d] for d in range(array.ndim)])
     result.dtype = dtype_object(array.dtype).name
     result.code = array.dtype
     result.device = array.device
-    result.host = array.flags & PB_ARRAY_HOST != 0
     return result
 
 

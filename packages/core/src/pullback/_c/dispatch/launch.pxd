@@ -1,9 +1,11 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
-from pullback.abi cimport PB_MAX_NDIM, pb_array, pb_backend, pb_call, pb_event, pb_param
-from pullback._c.graph.tensor cimport Tensor, same_device
+from pullback.abi cimport (
+    PB_ARRAY_HOST, PB_MAX_NDIM, pb_array, pb_backend, pb_call, pb_event, pb_param)
 from pullback._c.base.types cimport pb_layout
+from pullback._c.device.device cimport device_types
+from pullback._c.graph.tensor cimport Tensor, same_device
 
 
 cdef enum:
@@ -55,4 +57,14 @@ cdef inline int check_device(int primitive, Tensor out, Tensor tensor, int numbe
     """Raise unless an operand is on the device of the kernel's first output."""
     if not same_device(out, tensor):
         raise_operand_device(primitive, out, tensor, number)
+    return 0
+
+
+cdef inline int mark_host(int primitive, Tensor out, Tensor tensor, int number,
+                          pb_array *array) except -1:
+    """Let a kernel read a number on the host; raises for other operands of another device."""
+    if not same_device(out, tensor):
+        if tensor.layout.ndim != 0 or not device_types()[tensor.storage.device_type].host:
+            raise_operand_device(primitive, out, tensor, number)
+        array.flags |= PB_ARRAY_HOST
     return 0

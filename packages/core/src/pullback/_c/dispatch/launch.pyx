@@ -218,8 +218,8 @@ cdef int launch_elementwise(int primitive, int key, Tensor out, operand *inputs,
     for i in range(count):
         pointers[i + 1] = &arrays[i + 1]
         if inputs[i].tensor != NULL:
-            check_device(primitive, out, <Tensor>inputs[i].tensor, i)
             array_begin(&arrays[i + 1], <Tensor>inputs[i].tensor)
+            mark_host(primitive, out, <Tensor>inputs[i].tensor, i, &arrays[i + 1])
         else:
             array_scalar(&arrays[i + 1], key, &inputs[i].scalar[0])
     if not flat:

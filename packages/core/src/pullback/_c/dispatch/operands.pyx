@@ -218,6 +218,10 @@ cdef bint same_elements(Tensor a, Tensor b) noexcept nogil:
 
 # ---- devices -------------------------------------------------------------------------------------
 
+cdef inline bint is_on_host(Tensor tensor) noexcept:
+    return device_types()[tensor.storage.device_type].host
+
+
 cdef int on_one_device(Op op, PyObject **values, int count, Tensor first) except -1:
     """Raise unless all tensors are on one device; 0-d host tensors are allowed."""
     cdef int i
@@ -231,7 +235,7 @@ cdef int on_one_device(Op op, PyObject **values, int count, Tensor first) except
 cdef int check_argument_device(Op op, Tensor first, Tensor tensor, int position) except -1:
     """Raise for an argument on another device than the first, except a 0-d host tensor."""
     if not same_device(tensor, first) and not (
-            tensor.layout.ndim == 0 and device_types()[tensor.storage.device_type].host):
+            tensor.layout.ndim == 0 and is_on_host(tensor)):
         raise_argument_device(op, first, tensor, position)
     return 0
 
@@ -251,7 +255,9 @@ cdef Tensor leading_tensor(PyObject **values, int count):
         if is_tensor(<object>values[i]):
             if found is None:
                 found = <Tensor>values[i]
-            elif found.layout.ndim == 0 and (<Tensor>values[i]).layout.ndim > 0:
+            elif found.layout.ndim == 0 and (
+                    (<Tensor>values[i]).layout.ndim > 0
+                    or is_on_host(found) and not is_on_host(<Tensor>values[i])):
                 found = <Tensor>values[i]
     return found
 

@@ -23,10 +23,10 @@ from pullback._c.base.layout cimport (
     check_broadcast, layout_contiguous, layout_release, layout_retain, layout_same_shape,
     layout_shape_tuple)
 from pullback._c.device.device cimport device_types, pb_device_type
-from pullback._c.dispatch.lazy cimport scalar_of
+from pullback._c.dispatch.lazy cimport resolved, scalar_of
 from pullback._c.graph.tensor cimport (
     TENSOR_LAZY, Tensor, is_tensor, same_device, tensor_data, tensor_new)
-from pullback._c.base.state cimport captured_read
+from pullback._c.base.state cimport capturing
 from pullback._c.base.types cimport LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, pb_layout
 
 cdef int MUL = primitive_id("mul")
@@ -45,8 +45,11 @@ cdef object fill_operand(operand *primitive, object value, int dtype, Tensor lea
         return None
     tensor = <Tensor>value
     if tensor.storage.device_type != leader.storage.device_type:
+        if capturing():
+            tensor = cast_tensor(resolved(tensor), dtype)
+            primitive.tensor = <PyObject *>tensor
+            return tensor
         primitive.tensor = NULL
-        captured_read(tensor.storage, b"an op on another device reads a number")
         scalar_write(scalar_of(tensor, tensor_data(tensor)), dtype, &primitive.scalar[0])
         return None
     if tensor.dtype != dtype:

@@ -15,7 +15,7 @@ from pullback.abi cimport (
 from pullback._c.base.dtype cimport dtype_object
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_retain, layout_same_shape, layout_same_strides)
-from pullback._c.base.state cimport capturing, globals_, pb_state, thread_state
+from pullback._c.base.state cimport capturing, captured_rate, globals_, pb_state, thread_state
 from pullback._c.base.types cimport LAYOUT_DENSE, layout_shape, pb_layout
 from pullback._c.device.device cimport DEVICE_META, device_types
 from pullback._c.dispatch.call cimport op_call2
@@ -233,8 +233,6 @@ cdef int fill_operand(pb_array *array, Tensor one, Tensor leader, bint is_number
     array.strides = &unit_step
     if is_number and not same_device(one, leader):
         array.flags |= PB_ARRAY_HOST
-        array.base = array.data
-        array.offset = 0
     return 0
 
 
@@ -302,9 +300,10 @@ cdef int decompose(Op op, PyObject **args, step_call *step, Py_ssize_t start,
     """Update some parameters by the decomposition, where there is no kernel for their dtype."""
     cdef pb_state *state = thread_state()
     cdef bint before = state.grad_enabled
-    cdef int i
+    cdef int i, rate = op.arg_names.index("lr")
     values = [(<object>args[i])[start:start + count] if op.arg_kinds[i] == ARG_TENSORS
               else <object>args[i] for i in range(op.nargs)]
+    values[rate] = captured_rate(values[rate], count)
     state.grad_enabled = 0
     try:
         op.decompose(*values)

@@ -1,5 +1,5 @@
-from libc.stdint cimport int64_t
+from pullback._c.program.launches cimport Buffer
 
 
-cdef int64_t place_temporaries(
-        list buffers, set apart, list launches, list groups) except -1
+cdef bint is_temporary(Buffer one) noexcept
+cdef list place_temporaries(list buffers, set apart, list launches, list groups)

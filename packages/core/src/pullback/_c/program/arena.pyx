@@ -44,16 +44,38 @@ def by_first(one):
     return one.first
 
 
-cdef int64_t place_temporaries(
-        list buffers, set apart, list launches, list groups) except -1:
-    """Give temporaries places; return the end of the last. Those in `apart` get none."""
+cdef bint is_temporary(Buffer one) noexcept:
+    """True for a temporary that a kernel uses."""
+    return one.kind == BUFFER_TEMPORARY and one.first >= 0
+
+
+cdef list place_temporaries(list buffers, set apart, list launches, list groups):
+    """Give temporaries places, but those in `apart`; return the arenas: device and bytes."""
+    cdef Buffer one
+    cdef list arenas = []
+    cdef dict found = {}                # (type, index) of a device -> its temporaries
+    for one in buffers:
+        one.place = -1
+        if is_temporary(one):
+            found.setdefault((one.device_type, one.device_index), []).append(one)
+    for number, ((type_id, index), own) in enumerate(found.items()):
+        elsewhere = {one.number for each in found.values() if each is not own for one in each}
+        arenas.append((type_id, index, place_on_device(
+            own, apart | elsewhere, buffers, launches, groups)))
+        for one in own:
+            one.arena = number
+    return arenas
+
+
+cdef int64_t place_on_device(
+        list own, set apart, list buffers, list launches, list groups) except -1:
+    """Give the temporaries of one device places; return the end of the last."""
     cdef Buffer one, before
     cdef list short = [], long = []
     cdef int64_t end
     cdef dict places = take_over(buffers, apart, launches, groups)
-    for one in buffers:
-        one.place = -1
-        if is_placed(one, apart) and one.number not in places:
+    for one in own:
+        if one.number not in apart and one.number not in places:
             (short if one.nbytes <= SHORT else long).append(one)
     end = place_long(sorted(long, key=by_size), place_short(sorted(short, key=by_first)))
     for number, before in places.items():
@@ -62,7 +84,7 @@ cdef int64_t place_temporaries(
 
 
 cdef bint is_placed(Buffer one, set apart):
-    return one.kind == BUFFER_TEMPORARY and one.first >= 0 and one.number not in apart
+    return is_temporary(one) and one.number not in apart
 
 
 cdef dict take_over(list buffers, set apart, list launches, list groups):

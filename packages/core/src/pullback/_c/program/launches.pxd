@@ -19,7 +19,8 @@ cdef class Buffer:
     cdef readonly int64_t nbytes
     cdef readonly int input             # of a BUFFER_INPUT: number of the argument
     cdef readonly int first, last       # launches that use it, the first and the last; -1: none
-    cdef readonly int64_t place         # of a temporary: its offset in the arena, in bytes
+    cdef readonly int64_t place         # of a temporary: its offset in its arena, in bytes
+    cdef int arena                      # of a temporary: the number of its arena
     cdef readonly bint written          # by a kernel
     cdef int16_t device_type, device_index
     cdef pb_storage *storage            # owned: of an outer buffer; of a constant: a copy
@@ -45,6 +46,14 @@ cdef class Launch:
     cdef list options                   # of an optimizer's step: (parameter, Option) pairs
 
     cdef Launch copy(self)
+    cdef bint reads_host(self) noexcept
 
 
 cdef Launch launch_of(int type_id, pb_call *call, int key, int64_t work, Launch like=*)
+cdef object place_of(pb_storage *storage)
+cdef Buffer buffer_on_host(dict live, void *base)
+
+
+cdef inline object place(int type_id, int device, void *data):
+    """Return what identifies memory: its address, or handle, and its device."""
+    return <size_t>data ^ <size_t>type_id << 56 ^ <size_t>device << 48

@@ -11,6 +11,7 @@ from pullback.abi cimport (
     PB_ARRAY_HOST, PB_MAX_NDIM, PB_MAX_OPERANDS, PB_PARAM_FLOAT, PB_PARAM_INTS, pb_array, pb_call,
     pb_param)
 from pullback._c.base.dtype cimport dtype_itemsize, dtype_object, scalar_read
+from pullback._c.device.device cimport MAX_DEVICE_TYPES, device_types
 from pullback._c.device.storage cimport storage_release
 from pullback._c.dispatch.launch cimport param_fill
 from pullback._c.graph.tensor cimport device_of
@@ -48,6 +49,21 @@ cdef class Buffer:
 
     def __repr__(self):
         return f"<Buffer {self.number} {kinds[self.kind]} {self.nbytes} bytes>"
+
+
+cdef object place_of(pb_storage *storage):
+    return place(storage.device_type, storage.device_index, storage.data)
+
+
+cdef Buffer buffer_on_host(dict live, void *base):
+    """Return the buffer at an address of the host, by places; None of a number of the caller."""
+    cdef int type_id
+    for type_id in range(MAX_DEVICE_TYPES):
+        if device_types()[type_id].host:
+            found = live.get(place(type_id, 0, base))
+            if found is not None:
+                return <Buffer>found
+    return None
 
 
 cdef class Launch:
@@ -110,9 +126,17 @@ cdef class Launch:
         for i in range(self.call.nout + self.call.nin):
             array = &self.arrays[i]
             flags.append(array.flags)
-            numbers.append(
-                scalar_read(array.data, array.dtype) if array.flags & PB_ARRAY_HOST else None)
+            numbers.append(scalar_read(array.data, array.dtype)
+                           if array.flags & PB_ARRAY_HOST and self.buffers[i] < 0 else None)
         return params, numbers, flags
+
+    cdef bint reads_host(self) noexcept:
+        """True if a tensor on the host is an operand, of a kernel of another device."""
+        cdef int i
+        for i in range(self.call.nout + self.call.nin):
+            if self.arrays[i].flags & PB_ARRAY_HOST and self.buffers[i] >= 0:
+                return True
+        return False
 
     @property
     def is_plain(self):
@@ -218,7 +242,7 @@ cdef Launch launch_of(int type_id, pb_call *call, int key, int64_t work, Launch 
         memcpy(room, call.out[i].strides, arrays[i].ndim * sizeof(int64_t))
         arrays[i].strides = room
         room += arrays[i].ndim
-        if arrays[i].flags & PB_ARRAY_HOST:
+        if arrays[i].flags & PB_ARRAY_HOST and (like is None or like.buffers[i] < 0):
             memcpy(numbers + 16 * i, arrays[i].data, dtype_itemsize[arrays[i].dtype])
             arrays[i].data = arrays[i].base = numbers + 16 * i
         made.buffers[i] = -1 if like is None else like.buffers[i]

@@ -62,7 +62,7 @@ cdef bint may_join(Launch launch) except -1:
     """True if a backend may run a launch: it is a call of a kernel of its own."""
     cdef pb_device_type *found = device_type(launch.type_id)
     cdef pb_entry *entry
-    if launch.expected is not None or found.backend == NULL or not has_field(
+    if launch.expected is not None or launch.reads_host() or found.backend == NULL or not has_field(
             found.backend, &found.backend.release_executor) or found.backend.compile == NULL:
         return False
     entry = &found.table[launch.call.primitive * PB_NUM_DTYPES + launch.key]

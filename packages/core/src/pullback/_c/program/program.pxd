@@ -29,12 +29,12 @@ cdef class Program:
     cdef readonly list results          # Result, the number of an argument, or any other value
     cdef readonly list outers           # Outer: storages whose versions move
     cdef readonly list draws            # (generator, number of blocks)
-    cdef readonly list options          # (number of a launch, number of its parameter, Option)
-    cdef readonly int64_t arena         # bytes
+    # (number of a launch, number of its parameter, Option); -1: the option has a tensor
+    cdef readonly list options
+    cdef list arenas                    # of each device with temporaries: type, index, bytes
     cdef readonly int64_t temporaries   # bytes of all temporaries, one by one
     cdef readonly bint writes           # to arguments or outer memory
     cdef int first_write                # the first launch that does
-    cdef int device_type, device_index
     cdef list begins                    # of each argument: its tensor's offset in bytes then
     cdef list moving                    # buffers that may have another address in each run
     cdef list idle                      # instances that no thread runs

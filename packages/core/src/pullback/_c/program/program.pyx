@@ -64,7 +64,7 @@ cdef class Instance:
     cdef int *ends                      # of each buffer: where its sites end
     cdef void **bases                   # of each buffer: what its sites have for base,
     cdef int64_t *deltas                # and bytes from there to its begin
-    cdef pb_storage *arena
+    cdef list arenas                    # Kept
     cdef list groups
     cdef list parts
     cdef pb_member *members             # of all groups, one after the other
@@ -78,8 +78,6 @@ cdef class Instance:
         PyMem_Free(self.ends)
         PyMem_Free(self.bases)
         PyMem_Free(self.deltas)
-        if self.arena != NULL:
-            storage_release(self.arena)
 
     cdef inline void move(self, int number, void *base, int64_t delta) noexcept:
         """Let a buffer begin `delta` bytes from what an allocator returned, in all operands.
@@ -168,11 +166,11 @@ cdef Instance instance_of(Program program):
         raise MemoryError()
     for group in program.groups:        # those of a group are where its launches are
         fill_members(group, made.launches, made.members + group.first)
-    if program.arena > 0:
-        made.arena = storage_new(program.device_type, program.device_index, program.arena)
+    made.arenas = [keep(storage_new(type_id, index, size)) for type_id, index, size in (
+        program.arenas)]
     for buffer in program.buffers:
         if buffer.kind == BUFFER_TEMPORARY and buffer.place >= 0:
-            made.move(buffer.number, made.arena.data, buffer.place)
+            made.move(buffer.number, (<Kept>made.arenas[buffer.arena]).storage.data, buffer.place)
         elif buffer.kind == BUFFER_CONSTANT:
             made.move(buffer.number, buffer.storage.data, 0)
     made.parts = find_parts(made.launches, program.groups, program.buffers)
@@ -366,6 +364,11 @@ cdef class Program:
         return False
 
     @property
+    def arena(self):
+        """The bytes of all arenas."""
+        return sum([size for _, _, size in self.arenas])
+
+    @property
     def parts(self):
         """Parts that an executor of their backend runs: pairs of the first launch and how many.
 
@@ -418,6 +421,9 @@ cdef class Program:
                     instance.move(buffer.number, storage.data, delta)
             firsts = take_draws(self.draws, instance.launches) if self.draws else []
             for number, param, option in self.options:
+                if number < 0:
+                    (<Option>option).store()
+                    continue
                 (<pb_param *>(<Launch>instance.launches[number]).call.param)[<int>param].d = (
                     (<Option>option).value())
             try:

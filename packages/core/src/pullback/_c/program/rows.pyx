@@ -69,7 +69,8 @@ cdef int whole_operands(Launch launch) except -2:
     """
     cdef int i, kind, count = launch.call.nout + launch.call.nin
     cdef pb_device_type *found = device_type(launch.type_id)
-    if launch.expected is not None or not found.host or count > MAX_TILED:
+    if launch.expected is not None or not found.host or count > MAX_TILED or (
+            launch.reads_host()):
         return -1
     if found.table[launch.call.primitive * PB_NUM_DTYPES + launch.key].kernel == NULL:
         return -1

@@ -1,3 +1,4 @@
+from pullback._c.graph.tensor cimport Tensor
 from pullback._c.program.launches cimport Launch
 
 
@@ -15,9 +16,12 @@ cdef class Option:
     cdef readonly str key
     cdef readonly int item              # of a tuple; -1: the option is a number itself
     cdef int sign                       # it keeps: -1, 0, 1, or 2 for NaN
+    cdef Tensor tensor                  # of float64, which has its value in each run; or None
 
     cdef double value(self) except? -1
+    cdef int store(self) except -1
     cdef bint holds(self) except -1
 
 
 cdef list options_of(Launch launch, object group)
+cdef Option rate_of(object group, object value)

@@ -8,7 +8,10 @@ fused steps take as they are.
 
 from libc.stdint cimport int64_t
 
-from pullback.abi cimport PB_PARAM_FLOAT, pb_param
+from pullback.abi cimport PB_F64, PB_PARAM_FLOAT, pb_param
+from pullback._c.base.layout cimport layout_contiguous
+from pullback._c.device.device cimport DEVICE_CPU, DEVICE_REF, device_types
+from pullback._c.graph.tensor cimport TENSOR_IS_NUMBER, tensor_data, tensor_new
 from pullback._c.program.launches cimport Launch
 
 from pullback.ops.table.numbered import PARAMS
@@ -153,6 +156,11 @@ cdef class Option:
         found = self.group[self.key]
         return found if self.item < 0 else found[self.item]
 
+    cdef int store(self) except -1:
+        """Write the value to the tensor."""
+        (<double *>tensor_data(self.tensor))[0] = self.value()
+        return 0
+
     cdef bint holds(self) except -1:
         found = self.group.get(self.key)
         if self.item >= 0:
@@ -181,3 +189,19 @@ cdef list options_of(Launch launch, object group):
                 launch.call.param[number].d == value):
             found.append((number, Option(group, key, item)))
     return found if any(option.key == "lr" for _, option in found) else None
+
+
+cdef Option rate_of(object group, object value):
+    """Return the learning rate of a group with a tensor for it; None if the value is another.
+
+    The tensor is on the host, and promotes as a number.
+    """
+    cdef int type_id = DEVICE_CPU if device_types()[DEVICE_CPU].loaded else DEVICE_REF
+    if type(group) is not dict or type(value) not in (float, int) or (
+            type(group.get("lr")) not in (float, int) or group["lr"] != value):
+        return None
+    cdef Option made = Option(group, "lr", -1)
+    made.tensor = tensor_new(layout_contiguous(0, NULL), PB_F64, type_id, 0)
+    made.tensor.flags |= TENSOR_IS_NUMBER
+    made.store()
+    return made

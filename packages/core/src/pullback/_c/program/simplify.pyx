@@ -188,8 +188,11 @@ cdef bint is_constant(Launch launch, list buffers, list writers):
             return False
     for i in range(launch.call.nout, launch.call.nout + launch.call.nin):
         array = &launch.arrays[i]
-        if not array.flags & PB_ARRAY_HOST and (launch.buffers[i] < 0 or (
-                (<Buffer>buffers[launch.buffers[i]]).kind != BUFFER_CONSTANT)):
+        if launch.buffers[i] < 0:
+            if not array.flags & PB_ARRAY_HOST:
+                return False
+        elif array.flags & PB_ARRAY_HOST or (
+                (<Buffer>buffers[launch.buffers[i]]).kind != BUFFER_CONSTANT):
             return False
     return True
 
@@ -330,7 +333,7 @@ cdef int describe(Launch launch, list versions, pb_text *text) except -1:
         if i < launch.call.nout:
             continue
         number = launch.buffers[i]
-        if array.flags & PB_ARRAY_HOST:
+        if array.flags & PB_ARRAY_HOST and number < 0:
             note(text, array.data, dtype_itemsize[array.dtype])
         else:
             note_number(text, number)

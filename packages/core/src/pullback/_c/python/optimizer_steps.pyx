@@ -7,7 +7,8 @@ from cpython.ref cimport Py_DECREF
 
 from pullback.abi cimport PB_F32, PB_F64, PB_MASK_FLOATING
 from pullback._c.base.state cimport (
-    GRAD_CLEARED, GRAD_READ, OPTIONS_READ, captured_change, captured_step, capturing)
+    GRAD_CLEARED, GRAD_READ, OPTIONS_READ, captured_change, captured_rate, captured_step,
+    capturing)
 from pullback._c.base.types cimport STORAGE_READONLY
 from pullback._c.device.device cimport DEVICE_META, device_types
 from pullback._c.dispatch.call cimport op_call2
@@ -174,3 +175,8 @@ def clear_grads(params):
 def note_options_read():
     """Note that a program that is captured gets options of an optimizer, and depends on them."""
     captured_step(NULL, OPTIONS_READ)
+
+
+def rate_in_capture(lr, list params not None):
+    """Return the learning rate for a step; while a program is captured, a tensor that has it."""
+    return captured_rate(lr, len(params))
