@@ -1,9 +1,15 @@
 """What compiled functions draw, restore and run ahead: random numbers, checkpoints, modes."""
 
+import datetime
+import os
 import random
+import secrets
 import threading
+import time
+import uuid
 import warnings
 from functools import partial
+from time import perf_counter
 
 import numpy
 import pytest
@@ -383,3 +389,64 @@ def test_first_calls_in_many_threads():
     for one in threads:
         one.join()
     assert not errors
+
+
+# ---- the system ----------------------------------------------------------------------------------
+
+
+def ask_by_local_import(x):
+    import time as clock
+
+    return x * clock.monotonic()
+
+
+def ask_by_imported_name(x):
+    from time import time_ns
+
+    return x, time_ns()
+
+
+class Timer:
+    clock = time.perf_counter
+
+    def __call__(self, x):
+        return x * type(self).clock()
+
+
+ASKING = {
+    "time": lambda x: x * time.time(),
+    "name": lambda x: x * perf_counter(),
+    "datetime": lambda x: (x, datetime.datetime.now()),
+    "today": lambda x: (x, datetime.date.today()),
+    "uuid": lambda x: (x, uuid.uuid4()),
+    "bytes": lambda x: (x, os.urandom(4)),
+    "token": lambda x: (x, secrets.token_hex(4)),
+    "local import": ask_by_local_import,
+    "imported name": ask_by_imported_name,
+    "object": Timer(),
+}
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_functions_that_ask_the_system_run_eagerly(name):
+    compiled = pb.compile(ASKING[name])
+    with pytest.warns(UserWarning, match="asks the system for the time or for random bytes"):
+        compiled(pb.ones(2))
+    assert len(compiled.entries) == 0
+    with pytest.raises(RuntimeError, match="asks the system"):
+        pb.compile(ASKING[name], fullgraph=True)(pb.ones(2))
+
+
+def test_other_functions_of_these_modules_are_replayed():
+    def function(x):
+        import math as numbers
+
+        span = datetime.timedelta(seconds=3)
+        return x * numbers.sqrt(4.0) * span.total_seconds(), os.path.join("a", "b")
+
+    compiled = pb.compile(function, fullgraph=True)
+    for _ in range(3):
+        y, text = compiled(pb.ones(2))
+        assert y.tolist() == [6.0, 6.0]
+        assert text == os.path.join("a", "b")
+    assert len(compiled.entries) == 1

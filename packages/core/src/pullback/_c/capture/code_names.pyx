@@ -88,18 +88,37 @@ cdef bint names_later(object code):
     return False
 
 
+cdef object last_of(object variable):
+    """Return the variable of an instruction, the last of two."""
+    return variable[-1] if isinstance(variable, tuple) else variable
+
+
 cdef list uses_of(object code, str name, object module):
-    """Return the functions of a module, and of modules in it, that code uses by its global name."""
+    """Return what code uses of a module, or of modules and classes in it.
+
+    It has the module by the global name, or imports it.
+    """
     cdef list found = []
+    cdef bint imports = False
+    cdef object local = None
     value = None
     for one in dis.get_instructions(code):
-        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+        if one.opname == "IMPORT_NAME":
+            imports = one.argval == name
+        elif imports and one.opname == "IMPORT_FROM":
+            found.append(getattr(module, one.argval, None))
+        elif imports and one.opname.startswith("STORE_FAST") and local is None:
+            local = one.argval if isinstance(one.argval, str) else one.argval[0]
+            imports = False
+        elif one.opname.startswith("LOAD_FAST"):
+            value = module if local is not None and last_of(one.argval) == local else None
+        elif one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             value = module if one.argval == name else None
         elif one.opname in ("LOAD_ATTR", "LOAD_METHOD") and value is not None:
             value = getattr(value, one.argval, None)
             if not isinstance(value, types.ModuleType):
                 found.append(value)
-                value = None
+                value = value if isinstance(value, type) else None
         elif one.opname not in ("CACHE", "PUSH_NULL", "EXTENDED_ARG"):
             value = None
     for constant in code.co_consts:

@@ -38,6 +38,7 @@ cdef class Kind:
     cdef list slots
 
 
+cdef bint asks_system(object function) except -1
 cdef bint is_closed(object module)
 cdef bint is_library(object kind)
 cdef Kind kind_of(object value)

@@ -48,6 +48,30 @@ cdef bint is_library(object kind):
     return is_closed(kind.__module__)
 
 
+# Of modules: functions whose results depend on the clock, or are random.
+cdef dict OF_SYSTEM = {
+    "time": {
+        "time", "perf_counter", "monotonic", "process_time", "thread_time", "clock_gettime",
+        "time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns", "thread_time_ns",
+        "clock_gettime_ns", "localtime", "gmtime", "ctime", "asctime", "strftime"},
+    "datetime": {"now", "utcnow", "today"},
+    "uuid": {"uuid1", "uuid4"},
+    "secrets": {"token_bytes", "token_hex", "token_urlsafe", "randbelow"},
+    "posix": {"urandom", "getrandom", "times"},
+    "nt": {"urandom", "times"},
+}
+
+
+cdef bint asks_system(object function) except -1:
+    """Return True for a function whose results depend on the clock, or are random."""
+    cdef object owner = getattr(function, "__self__", None)
+    if isinstance(owner, types.ModuleType):
+        module = owner.__name__
+    else:
+        module = getattr(owner if isinstance(owner, type) else function, "__module__", None)
+    return getattr(function, "__name__", None) in OF_SYSTEM.get(module, ())
+
+
 cdef class Kind:
     """What is known of all objects of a class."""
 

@@ -25,7 +25,7 @@ from pullback._c.capture.kinds cimport (
     VALUE_FUNCTION, VALUE_GENERATOR, VALUE_GETTER, VALUE_ITERATOR, VALUE_LIST, VALUE_LOADER,
     VALUE_METHOD, VALUE_OF_THREAD, VALUE_OPEN, VALUE_PARTIAL, VALUE_PROPERTY, VALUE_PROXY,
     VALUE_RANDOM, VALUE_REFERENCE, VALUE_SET, VALUE_TUPLE, VALUE_VARIABLE, VALUE_VIEW,
-    VALUE_WRAPPER, is_closed, is_library, kind_of)
+    VALUE_WRAPPER, asks_system, is_closed, is_library, kind_of)
 from pullback._c.capture.spec cimport is_plain, own_attributes
 from pullback._c.graph.tensor cimport Tensor, is_tensor
 
@@ -51,7 +51,10 @@ cdef set OPTIONS = {
 cdef set RUN_BY_NAME = {"forward", "backward", "setup_context", "jvp", "vmap"}  # nothing names them
 cdef set UNCALLED = {"__init__", "__new__", "__repr__", "__str__", "__getstate__", "__setstate__"}
 
-cdef object RANDOM = frozenset({"random", "numpy", "numpy.random"})     # modules
+# Modules and classes of which code uses functions whose results differ from call to call.
+cdef object VARYING = frozenset(
+    {"random", "numpy", "numpy.random", "time", "datetime", "date", "uuid", "secrets", "os"})
+cdef str SYSTEM = "asks the system for the time or for random bytes"
 cdef object STATE = frozenset({"get_rng_state", "default_generator"})      # of random numbers
 
 
@@ -239,6 +242,8 @@ cdef class Walk:
             self.later(value.__func__, where)
             self.later(value.__self__, where)
         elif kind == VALUE_BUILTIN:
+            if asks_system(value):
+                raise CannotWatch(f"{SYSTEM}, {where}")
             if not isinstance(value.__self__, (type, types.ModuleType)):
                 self.later(value.__self__, where)
         elif kind == VALUE_RANDOM:
@@ -371,6 +376,8 @@ cdef class Walk:
                 self.watch(GUARD_CELL, cell, None, value, name)
         spaces = function.__globals__
         if is_closed(spaces.get("__name__")):
+            if asks_system(function):
+                raise CannotWatch(f"{SYSTEM}, {where}")
             return 0
         if function.__dict__:
             self.objects.append((function, where))
@@ -390,10 +397,13 @@ cdef class Walk:
         if not self.reads_options:
             self.reads_options = may_read_options(function.__code__, names, texts)
         absent = self.absent.setdefault(<size_t><void *>spaces, (spaces, where, set()))[2]
+        for name in names & VARYING if does & IMPORTS else ():
+            for used in uses_of(function.__code__, name, sys.modules.get(name)):
+                self.later(used, name)
         for name in names:
             if name in spaces:
                 self.watch(GUARD_DICT, spaces, name, spaces[name], name)
-                if getattr(spaces[name], "__name__", None) in RANDOM:
+                if getattr(spaces[name], "__name__", None) in VARYING:
                     for used in uses_of(function.__code__, name, spaces[name]):
                         self.later(used, name)
                 continue
