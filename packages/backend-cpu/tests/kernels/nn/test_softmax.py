@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_calls import FLOATING, run_kernel
+from kernel_calls import DTYPES, FLOATING, run_kernel
 from layouts import LAYOUTS, assert_close, empty_like, round_to, sample, widen
 from scipy import special
 
@@ -79,3 +79,48 @@ def test_softmax_of_large_logits_sums_to_one():
     out = np.zeros_like(values)
     run_kernel("softmax", out, [values], 1)
     np.testing.assert_allclose(out.sum(1, dtype=np.float64), 1, rtol=1e-6)
+
+
+def of_columns(primitive, x):
+    """What a primitive gives along the first dim, in float64."""
+    with np.errstate(all="ignore"):
+        largest = x.max(0)
+        if primitive == "logsumexp":
+            shift = np.where(np.isinf(largest), 0, largest)
+            return shift + np.log(np.exp(x - shift).sum(0))
+        below = x - largest
+        total = np.exp(below).sum(0)
+        return np.exp(below) / total if primitive == "softmax" else below - np.log(total)
+
+
+UNITS = {"f16": 2**-11, "bf16": 2**-8, "f32": 2**-24, "f64": 2**-53}
+
+
+def assert_within(found, expected, room):
+    """Compare infinities and NaN, and the distance of all other elements."""
+    same = (found == expected) | np.isnan(found) & np.isnan(expected)
+    with np.errstate(invalid="ignore"):
+        wrong = ~(same | (np.abs(found - expected) <= room))
+    assert not wrong.any(), (found[wrong], expected[wrong])
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize("primitive", ["softmax", "log_softmax", "logsumexp"])
+@pytest.mark.parametrize("order", ["random", "rising", "falling"])
+def test_columns_in_any_order_with_infinities(dtype, primitive, order):
+    """Sums go on when a larger element comes, whatever the smaller ones were."""
+    rng = np.random.default_rng(7)
+    for length, n in ((1, 20), (16, 300), (17, 5), (65, 16), (130, 300), (200, 4)):
+        x = rng.normal(size=(length, n)) * 10.0 ** rng.integers(-2, 5, n)
+        if order != "random":
+            x = np.sort(x, 0)[:: 1 if order == "rising" else -1]
+        rare = rng.choice([np.inf, -np.inf, np.nan, -1e4, 1e4], x.shape)
+        x = np.where(rng.random(x.shape) < rng.choice([0, 0, 0.01, 0.1, 1], n), rare, x)
+        x[:, :2] = -np.inf
+        a = round_to(x, DTYPES[dtype])
+        out = np.zeros((1, n) if primitive == "logsumexp" else x.shape, a.dtype)
+        run_kernel(primitive, [out], [a], 0)
+        expected = round_to(of_columns(primitive, widen(a)).reshape(out.shape), a.dtype)
+        unit = 8 * UNITS[dtype]  # of the difference from the largest element, too
+        room = unit * np.abs(np.where(np.isfinite(widen(a)), widen(a), 1)).max(0)
+        assert_within(widen(out), widen(expected), room + unit * np.log(length + 1) + unit)
