@@ -168,11 +168,13 @@ def certify(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Call every op with hostile arguments, let memory run out; `-- --count N --seed S`."""
+    """Call ops with hostile arguments, compile random programs; `-- --count N --seed S`."""
     install_wheels(session, "core", "cpu", others=("pytest>=8",))
     for device in ("ref", "cpu"):
         options = session.posargs or ["--count", "100000"]
         session.run("python", "-m", "pullback.testing", "hostile", "--device", device, *options)
+    options = session.posargs or ["--count", "20000"]
+    session.run("python", "-m", "fuzzer.compiled", *options, env={"PYTHONPATH": "tests/parity"})
     session.env["PULLBACK_TEST_ALLOCATIONS"] = "1"
     run_pytest(session, "packages/core/tests/behaviour/test_failing_allocations.py")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import variants
 from .instructions import group
+from .world import plain
 
 ALL_GROUPS = variants.GROUPS  # with those of this module
 
@@ -150,7 +151,7 @@ def seed_of(d, root, word, batch=None):
         if same:
             return f"{word}{same}"
     shape = tuple(t.shape) if batch is None else (batch, *t.shape)
-    return f"{word}{d.literal(shape, str(t.dtype)[6:])}"
+    return f"{word}{d.literal(shape, plain(t.dtype))}"
 
 
 def keywords(d, *choices):

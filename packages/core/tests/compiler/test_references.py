@@ -668,3 +668,49 @@ def test_cell_that_is_assigned_later_is_watched():
         return found + [compiled(pb.ones(1)).item() for _ in range(2)]
 
     assert make() == [2, 2, 3, 3]
+
+
+# ---- what a function does to tensors from outside ------------------------------------------------
+
+
+def refuses(function, *args):
+    compiled = pb.compile(function)
+    with pytest.warns(UserWarning, match="from outside|the memory of another tensor"):
+        compiled(*args)
+    return len(compiled.entries) == 0 or compiled.entries[0].program is None
+
+
+def test_new_hooks_of_tensors_from_outside_are_not_replayed():
+    """Each call would add one."""
+    leaf = pb.ones(2, requires_grad=True)
+    made = leaf * 2
+    assert refuses(lambda: (leaf.register_hook(lambda g: g * 2), leaf * 1)[1])
+    assert refuses(lambda: (leaf.register_post_accumulate_grad_hook(print), leaf * 1)[1])
+    assert refuses(lambda: (made.register_hook(lambda g: g * 2), made * 1)[1])
+    assert refuses(lambda: (made.retain_grad(), made * 1)[1])
+    assert refuses(lambda: (made.grad_fn.register_hook(lambda *g: None), made * 1)[1])
+    assert refuses(lambda x: (x.register_post_accumulate_grad_hook(print), x * 1)[1], leaf)
+
+
+def test_an_argument_that_gets_other_memory_is_not_replayed():
+    def function(x):
+        x.data = pb.zeros(2)
+        return x * 1
+
+    x = pb.ones(2)
+    assert refuses(function, x)
+    assert x.tolist() == [0.0, 0.0]
+
+
+def test_results_that_cannot_be_asked_for_their_history():
+    def function(x):
+        y = x * 2
+        part, _ = y.unbind(0)
+        y.mul_(2)
+        return part
+
+    compiled = pb.compile(function)
+    with pytest.warns(UserWarning, match="a result whose history is invalid"):
+        found = compiled(pb.ones(2, 3, requires_grad=True))
+    with pytest.raises(RuntimeError, match="Output 0 of Unbind is a view"):
+        _ = found.is_leaf

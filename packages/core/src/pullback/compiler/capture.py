@@ -74,7 +74,7 @@ class Capture:
         """Run the function; fill the entry if its kernels can be replayed."""
         recorder = Recorder(self.inputs, self.owner.fullgraph, self.sizes)
         if self.takes_elements:
-            recorder.take_elements(self.numbers.take)
+            recorder.element = self.numbers.take
         if not recorder.begin():  # another thread records
             self.is_late = True
             return self.owner.function(*self.given[0], **self.given[1])
@@ -126,7 +126,9 @@ class Capture:
         numbers = self.numbers.returned(value, len(results))
         results += numbers.tensors
         if recorder.has_new_hooks():
-            self.refusal = "a hook on an argument, or retain_grad() of it"
+            self.refusal = "a hook on a tensor from outside, or retain_grad() of it"
+        elif recorder.has_other_memory():
+            self.refusal = "an argument that gets the memory of another tensor"
         for one in results:
             self.check_result(recorder, one)
         if self.refusal is not None:
@@ -160,6 +162,11 @@ class Capture:
         """Refuse results that a program cannot make anew."""
         name = type(one).__name__
         if isinstance(one, Tensor):
+            try:
+                _ = one.is_leaf
+            except RuntimeError:  # as that of a view which an in-place write has made invalid
+                self.refusal = "a result whose history is invalid"
+                return
             if type(one) is not Tensor and not self.is_there(recorder, one):
                 self.refusal = f"a result of class {name}"
             elif one.is_inference() and not state.is_inference_mode_enabled():

@@ -49,6 +49,7 @@ cdef enum capture_change:
     GRAD_ADDED
     HISTORY_CHANGED             # it, or its sizes
     LEAF_MADE                   # it comes to require a gradient
+    HOOKED                      # a leaf gets a hook
 
 
 cdef enum:

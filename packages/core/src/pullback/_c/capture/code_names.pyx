@@ -251,6 +251,8 @@ cdef Py_ssize_t count_hooks(Tensor tensor):
     cdef Py_ssize_t count = 0
     if tensor.extra != NULL and tensor.extra.hooks != NULL:
         count += len(<object>tensor.extra.hooks)
+    if tensor.extra != NULL and tensor.extra.post_hooks != NULL:
+        count += len(<object>tensor.extra.post_hooks)
     if tensor.node != NULL and tensor.node.extra != NULL:
         if tensor.node.extra.tensor_hooks != NULL:
             count += len(<object>tensor.node.extra.tensor_hooks)

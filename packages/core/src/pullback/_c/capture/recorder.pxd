@@ -19,6 +19,7 @@ cdef class Recorder:
     cdef readonly list draws            # (generator, seed, first block, blocks), in order
     cdef readonly str refusal
     cdef bint strict
+    cdef bint hooked                    # a leaf from outside has got a hook
     cdef readonly bint reads_options    # the program has asked for those of an optimizer
     cdef object failure                 # an exception of the recorder itself
     cdef list steps                     # of optimizers: [group, parameters, those of fused steps]
@@ -28,11 +29,12 @@ cdef class Recorder:
     cdef dict before                    # the same -> its version when it was first used
     cdef list begins                    # of the arguments: bytes from their memory's begin
     cdef object sizes                   # notes what Python code does with sizes; or None
-    cdef object element                 # what item() returns; or None
+    cdef public object element          # of a tensor and its value: what item() returns; or None
     cdef readonly Recording recording   # while it does: what the program is made of
     cdef list inputs
     cdef int64_t sequence               # of the first node that is made
     cdef list hooks_before              # how many hooks each argument has
+    cdef list memory_before             # the address of each argument's storage
     cdef Recorder forward               # of the pass whose backward pass this is; or None
 
     cdef Buffer add(self, pb_storage *storage, int kind)

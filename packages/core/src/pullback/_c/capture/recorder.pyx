@@ -19,7 +19,7 @@ from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.base.layout cimport layout_contiguous, layout_shape
 from pullback._c.base.random_position cimport record_draws
 from pullback._c.base.state cimport (
-    HISTORY_CHANGED, LEAF_MADE, OPTIONS_READ, SIZE_AS_INT, SIZE_ASKED, capture_change,
+    HISTORY_CHANGED, HOOKED, LEAF_MADE, OPTIONS_READ, SIZE_AS_INT, SIZE_ASKED, capture_change,
     capture_size, capturing, globals_, pb_globals, thread_state)
 from pullback._c.base.types cimport pb_storage
 from pullback._c.capture.code_names cimport count_hooks
@@ -67,11 +67,11 @@ cdef class Recorder:
         self.strict = strict
         self.forward = forward
         self.launches, self.buffers, self.draws, self.steps, self.begins = [], [], [], [], []
-        self.changes, self.live, self.known, self.before = {}, {}, {}, {}
-        self.leaves, self.copies, self.rates = set(), {}, []
-        self.sizes = sizes
-        self.inputs = list(inputs)
+        self.changes, self.live, self.known, self.before, self.copies = {}, {}, {}, {}, {}
+        self.leaves, self.rates = set(), []
+        self.sizes, self.inputs = sizes, list(inputs)
         self.hooks_before = [count_hooks(tensor) for tensor in inputs]
+        self.memory_before = [<size_t>(<Tensor>tensor).storage for tensor in inputs]
         for tensor in inputs:
             number = len(self.begins)
             self.begins.append(begin_of(tensor))
@@ -84,10 +84,6 @@ cdef class Recorder:
                 prior.input = number
                 self.known[key] = prior
                 self.before[key] = tensor.storage.version
-
-    def take_elements(self, element):
-        """Let ``element(tensor, value)`` return what ``item()`` gives; None: the value."""
-        self.element = element
 
     def begin(self):
         """Record this thread's kernels from now on; False while a thread records."""
@@ -295,9 +291,14 @@ cdef class Recorder:
         return buffer is None or buffer.kind == BUFFER_INPUT or buffer.kind == BUFFER_OUTER
 
     def has_new_hooks(self):
-        """Return True if an argument has hooks that it had not, or keeps its gradient since."""
-        return self.hooks_before != [
-            count_hooks(tensor) for tensor in self.inputs[:len(self.hooks_before)]]
+        """Return True if a tensor from outside has hooks that it had not, or keeps its gradient."""
+        return self.hooked or any([count_hooks(one) != before
+                    for one, before in zip(self.inputs, self.hooks_before)])
+
+    def has_other_memory(self):
+        """Return True if an argument has got the memory of another tensor, as by ``data``."""
+        return any([<size_t>(<Tensor>one).storage != before
+                    for one, before in zip(self.inputs, self.memory_before)])
 
     def take_gradient(self, Tensor grad not None):
         """Make a gradient that was there an argument; False where other tensors have its memory."""
@@ -444,7 +445,7 @@ cdef class Recorder:
 
 
 def refuse_element(str line not None):
-    """Note that this thread asks for the value of an element that it got in some line."""
+    """Note that this thread reads an element that it got in some line."""
     if capturing():
         (<Recorder>process.capture.self).refuse("item()" + line)
 
@@ -525,8 +526,11 @@ cdef void written(void *self, pb_storage *storage) noexcept:
 cdef void changed(void *self, PyObject *tensor, capture_change what) noexcept:
     cdef Recorder recorder = <Recorder>self
     try:
-        if what == LEAF_MADE:
-            recorder.leaves.add(<size_t>tensor)
+        if what == LEAF_MADE or what == HOOKED:
+            if what == LEAF_MADE:
+                recorder.leaves.add(<size_t>tensor)
+            elif recorder.is_known(<object>tensor):
+                recorder.hooked = True
             return
         grad = None
         events = recorder.changes.setdefault(<size_t>tensor, (<object>tensor, []))[1]

@@ -20,7 +20,7 @@ from pullback._c.graph.node cimport (
     saved_clear)
 from pullback._c.graph.record cimport SliceWrite
 from pullback._c.graph.saved cimport KeptTuple, node_check_alive, pack_into, saved_unpack
-from pullback._c.base.state cimport thread_state
+from pullback._c.base.state cimport capturing, globals_, refuse_capture, thread_state
 from pullback._c.graph.tensor cimport Tensor, device_of, is_tensor, tensor_wrap
 from pullback._c.base.types cimport (
     NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_HOOKED, NODE_OP, NODE_PYTHON, SAVED_NONE, SAVED_OBJECT,
@@ -119,6 +119,9 @@ def node_sequence(Node self not None):
 def node_hook_table(Node self not None, bint before):
     """Return the table of pre- or post-hooks of a node."""
     node_extra(node_of(self))
+    if capturing() and (self.node.kind == NODE_ACCUMULATE
+                        or self.node.sequence < globals_().capture.oldest):
+        refuse_capture(b"a hook on a node from outside")
     self.node.flags |= NODE_HOOKED
     if before:
         return hook_table(&self.node.extra.pre_hooks)

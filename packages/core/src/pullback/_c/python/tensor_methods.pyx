@@ -25,8 +25,8 @@ from pullback._c.python.node_methods cimport hook_table
 from pullback._c.graph.record cimport (
     bump_version, says_requires_grad, tensor_edge, tensor_needs_grad)
 from pullback._c.base.state cimport (
-    GRAD_ADDED, GRAD_CLEARED, GRAD_READ, GRAD_SET, LEAF_MADE, captured_change, captured_read,
-    thread_state)
+    GRAD_ADDED, GRAD_CLEARED, GRAD_READ, GRAD_SET, HOOKED, LEAF_MADE, captured_change,
+    captured_read, capturing, globals_, refuse_capture, thread_state)
 from pullback._c.device.storage cimport storage_release, storage_retain
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD,
@@ -326,10 +326,21 @@ def set_grad_dtype(Tensor self not None, value):
 
 # ---- hooks ---------------------------------------------------------------------------------------
 
+cdef int note_hook(Tensor self) except -1:
+    """Let a capture know that a tensor gets a hook; on one from outside it cannot replay that."""
+    if capturing():
+        if self.node == NULL:
+            captured_change(<PyObject *>self, HOOKED)
+        elif self.node.sequence < globals_().capture.oldest:
+            refuse_capture(b"a hook on a tensor from outside, or retain_grad() of it")
+    return 0
+
+
 def tensor_hook_table(Tensor self not None):
     """Return the table of this tensor's hooks, and the number of its output at the node."""
     if not tensor_needs_grad(self):
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    note_hook(self)
     if self.node == NULL:
         return hook_table(&tensor_extra(self).hooks), None
     node_extra(self.node)
@@ -343,6 +354,7 @@ def post_accumulate_table(Tensor self not None):
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self.node != NULL:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    note_hook(self)
     return hook_table(&tensor_extra(self).post_hooks)
 
 
@@ -362,6 +374,7 @@ def retain_grad(Tensor self not None):
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if self.node == NULL or self.flags & TENSOR_RETAINS_GRAD:
         return
+    note_hook(self)
     keep_on(self, self.node)
     self.flags |= TENSOR_RETAINS_GRAD
 
