@@ -421,6 +421,8 @@ ASKING = {
     "uuid": lambda x: (x, uuid.uuid4()),
     "bytes": lambda x: (x, os.urandom(4)),
     "token": lambda x: (x, secrets.token_hex(4)),
+    "random numbers": lambda x: x * random.SystemRandom().random(),
+    "choices": lambda x: (x, secrets.SystemRandom().choice([1, 2, 3])),
     "local import": ask_by_local_import,
     "imported name": ask_by_imported_name,
     "object": Timer(),

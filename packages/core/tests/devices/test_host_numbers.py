@@ -118,3 +118,39 @@ def test_a_whole_step_is_one_program_whatever_the_rate(device, name):
     assert found == losses
     np.testing.assert_array_equal(replayed, weight)
     assert count == 1
+
+
+@pytest.mark.parametrize("truth", [False, True])
+def test_a_condition_on_the_host(device, truth):
+    """It has one byte, whatever the dtype of the values."""
+    condition = pb.tensor(truth)
+    for dtype in (pb.float32, pb.float64, pb.int64, pb.float16):
+        x, y = pb.tensor([1, 2]).to(dtype), pb.tensor([10, 20]).to(dtype)
+        for _ in range(3):
+            found = pb.where(condition, x.to(device), y.to(device))
+            assert pb.equal(found.cpu(), x if truth else y)
+            found = x.to(device).masked_fill(condition, 7)
+            assert found.tolist() == ([7, 7] if truth else [1, 2])
+
+
+def test_gradients_of_numbers_on_the_host(device):
+    """They come back to the host, as in torch."""
+    x = pb.tensor([1.0, 2.0, 4.0], device=device, requires_grad=True)
+    for function in (pb.mul, pb.add, pb.div, pb.pow, pb.maximum):
+        scale = pb.tensor(1.5, dtype=pb.float64, requires_grad=True)
+        function(x, scale).sum().backward()
+        on_host = pb.tensor(1.5, dtype=pb.float64, requires_grad=True)
+        function(x.detach().cpu(), on_host).sum().backward()
+        assert scale.grad.device == scale.device
+        assert scale.grad.dtype == scale.dtype
+        pb.testing.assert_close(scale.grad, on_host.grad)
+
+
+def test_average_of_asgd_is_the_parameter_at_first(device):
+    """Also where it is infinite."""
+    weight = pb.tensor([1.0, -2.0, 3.0], device=device, requires_grad=True)
+    optimizer = pb.optim.ASGD([weight], lr=0.1)
+    for grad in ([0.3, 0.1, -0.7], [float("inf"), 1.0, 0.2], [1.0, 1.0, 1.0]):
+        weight.grad = pb.tensor(grad, device=device)
+        optimizer.step()
+        assert optimizer.state[weight]["ax"].tolist() == weight.tolist()

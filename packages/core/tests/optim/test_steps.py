@@ -319,3 +319,12 @@ def test_scaled_gradients_and_overflow(kind):
     scaled.step()
     assert params[1].tolist() == before
     assert all(state.get("step", 1) == 1 for state in scaled.state.values())
+
+
+def test_adafactor_keeps_what_has_finite_gradients():
+    """As in torch: NaN does not count in the size of a step."""
+    x = pullback.zeros(3, requires_grad=True)
+    x.grad = pullback.tensor([float("nan"), 1.0, 2.0])
+    optim.Adafactor([x], lr=0.1).step()
+    assert x.isnan().tolist() == [True, False, False]
+    np.testing.assert_allclose(x.detach()[1:], [-1e-4, -1e-4], rtol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import pullback
@@ -149,13 +150,18 @@ def adafactor(
         grad = -grad if maximize else grad
         step = cast_to(counter.add_(1), widest(param.device))
         floor = pullback.finfo(param.dtype).eps if eps1 is None else eps1
-        size = _root_mean_square(param).clamp_(min=eps2) * _least(step.rsqrt(), lr)
+        size = _at_least(_root_mean_square(param), eps2) * _least(step.rsqrt(), lr)
         if weight_decay != 0:
             param.mul_(1 - lr * weight_decay)
         estimate = _estimate(grad, row_var, col_var, variance, step**beta2_decay, floor)
         update = estimate.clamp_(min=floor * floor).rsqrt_().mul_(grad)
-        size /= (_root_mean_square(update) / d).clamp_(min=1)
+        size /= _at_least(_root_mean_square(update) / d, 1.0)
         param.addcmul_(update, size, value=-1)
+
+
+def _at_least(one, least):
+    """Return the larger of both, or the number for NaN, as Python's max does."""
+    return one.nan_to_num(least, math.inf, -math.inf).clamp_(min=least)
 
 
 def _least(one, lr):

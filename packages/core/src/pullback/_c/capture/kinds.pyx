@@ -55,6 +55,7 @@ cdef dict OF_SYSTEM = {
         "time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns", "thread_time_ns",
         "clock_gettime_ns", "localtime", "gmtime", "ctime", "asctime", "strftime"},
     "datetime": {"now", "utcnow", "today"},
+    "random": {"SystemRandom"},
     "uuid": {"uuid1", "uuid4"},
     "secrets": {"token_bytes", "token_hex", "token_urlsafe", "randbelow"},
     "posix": {"urandom", "getrandom", "times"},
@@ -63,7 +64,7 @@ cdef dict OF_SYSTEM = {
 
 
 cdef bint asks_system(object function) except -1:
-    """Return True for a function whose results depend on the clock, or are random."""
+    """Return True for a function, or a class, whose results depend on the clock or are random."""
     cdef object owner = getattr(function, "__self__", None)
     if isinstance(owner, types.ModuleType):
         module = owner.__name__

@@ -292,8 +292,8 @@ cdef class Recorder:
 
     def has_new_hooks(self):
         """Return True if a tensor from outside has hooks that it had not, or keeps its gradient."""
-        return self.hooked or any([count_hooks(one) != before
-                    for one, before in zip(self.inputs, self.hooks_before)])
+        return self.hooked or any([count_hooks(one) != before for one, before in zip(
+            self.inputs, self.hooks_before)])
 
     def has_other_memory(self):
         """Return True if an argument has got the memory of another tensor, as by ``data``."""

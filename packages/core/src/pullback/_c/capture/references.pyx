@@ -291,6 +291,8 @@ cdef class Walk:
             self.set_items(value, where)
         elif kind == VALUE_CLASS:
             if isinstance(value, type):
+                if asks_system(value):
+                    raise CannotWatch(f"{SYSTEM}, {where}")
                 if is_library(value):
                     return 0
                 if type(value) is not type:

@@ -130,6 +130,9 @@ cdef object fit_gradient(pb_node *source, int position, pb_edge *edge, object va
                            f"{device_of(meta.device_type, meta.device_index)}")
     if not layout_same_shape(grad.layout, meta.layout):
         grad = sum_to_shape(source, position, meta, grad)
+    if grad.layout.ndim == 0 and (tensor_device_type(grad) != meta.device_type
+                                  or tensor_device_index(grad) != meta.device_index):
+        grad = op_named("to")(grad, device_of(meta.device_type, meta.device_index))
     if grad.dtype != meta.dtype:
         if (dtype_category[grad.dtype] == CATEGORY_COMPLEX
                 and dtype_category[meta.dtype] != CATEGORY_COMPLEX):

@@ -18,7 +18,8 @@ from pullback._c.graph.op cimport (
     OP_ALPHA, PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE, Op,
     forward_register, op_named)
 from pullback._c.dispatch.launch cimport (
-    MAX_ELEMENTWISE, copy_into, elementwise_layout, launch_elementwise, operand, primitive_id)
+    MAX_ELEMENTWISE, copy_into, elementwise_layout, fill_with, launch_elementwise, operand,
+    primitive_id)
 from pullback._c.base.layout cimport (
     check_broadcast, layout_contiguous, layout_release, layout_retain, layout_same_shape,
     layout_shape_tuple)
@@ -38,7 +39,7 @@ cdef int ADDCMUL = primitive_id("addcmul")
 
 cdef object fill_operand(operand *primitive, object value, int dtype, Tensor leader):
     """Fill one operand, cast to the compute dtype; returns the owner of its memory."""
-    cdef Tensor tensor
+    cdef Tensor tensor, on_device
     if not is_tensor(value):
         primitive.tensor = NULL
         scalar_write(value, dtype, &primitive.scalar[0])
@@ -49,6 +50,12 @@ cdef object fill_operand(operand *primitive, object value, int dtype, Tensor lea
             tensor = cast_tensor(resolved(tensor), dtype)
             primitive.tensor = <PyObject *>tensor
             return tensor
+        if dtype == PB_BOOL:                # numbers have the dtype of the others
+            on_device = tensor_new(layout_retain(tensor.layout), dtype, leader.storage.device_type,
+                                   leader.storage.device_index)
+            fill_with(on_device, bool(scalar_of(tensor, tensor_data(tensor))))
+            primitive.tensor = <PyObject *>on_device
+            return on_device
         primitive.tensor = NULL
         scalar_write(scalar_of(tensor, tensor_data(tensor)), dtype, &primitive.scalar[0])
         return None

@@ -230,6 +230,7 @@ def asgd_step(
         step, share, rate = map(_number, (state_steps[one.number], mu, eta))
         keep, rate, share = (n.to(param.dtype) for n in (1 - lambd * rate, rate, share))
         param = param * keep - rate * one.grad
-        one.values = [param, ops.lerp(average, param, share)]
+        moved = average + share * (param - average)
+        one.values = [param, ops.where(share == 1, param, moved)]
         ops.copy_(eta, lr / (1 + lambd * lr * step) ** alpha)
         ops.copy_(mu, 1 / (step - t0).clamp_min(1))
