@@ -346,3 +346,62 @@ def test_parameters_that_are_frozen_in_turn_have_a_program_each():
 
     (*found, step), (*expected, _) = run(pb.compile), run(lambda function: function)
     assert found == expected and sum(one.runs for one in step.entries) >= 15
+
+
+def test_rates_of_optimizers_that_make_no_step_do_not_matter():
+    """As where gradients are accumulated over several calls before a step."""
+    x = pb.ones(3, requires_grad=True)
+    opt = pb.optim.SGD([x], lr=0.5, weight_decay=0.25)
+
+    @pb.compile(fullgraph=True)
+    def accumulate(scale, last):
+        loss = (x * scale).sum() * 0.75
+        loss.backward()
+        if last:
+            opt.step()
+            opt.zero_grad()
+        return loss
+
+    y = pb.ones(3, requires_grad=True)
+    plain = pb.optim.SGD([y], lr=0.5, weight_decay=0.25)
+    for number in range(40):
+        last = number % 4 == 3
+        found = accumulate(pb.full((3,), number % 5 + 1.0), last)
+        expected = (y * pb.full((3,), number % 5 + 1.0)).sum() * 0.75
+        expected.backward()
+        if last:
+            plain.step()
+            plain.zero_grad()
+        assert found.item() == expected.item()
+        for one in (opt, plain):
+            one.param_groups[0]["lr"] *= 0.9
+    assert x.tolist() == y.tolist()
+    assert len(accumulate.entries) <= 4
+
+
+@pytest.mark.parametrize("name", ["Adafactor", "Rprop", "Adam"])
+def test_sizes_and_rates_that_change(name):
+    weight = pb.ones(4, 2, requires_grad=True)
+    other = pb.ones(4, 2, requires_grad=True)
+
+    def make(parameter):
+        optimizer = getattr(pb.optim, name)([parameter], lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = (x @ parameter).square().sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step, optimizer
+
+    (step, one), (plain, two) = make(weight), make(other)
+    compiled = pb.compile(step, dynamic=True)
+    for number in range(30):
+        x = pb.full((number % 11 + 2, 4), 0.5)
+        assert compiled(x).item() == plain(x).item()
+        for optimizer in (one, two):
+            optimizer.param_groups[0]["lr"] *= 0.95
+    assert weight.tolist() == other.tolist()
+    assert len(compiled.entries) < 16

@@ -65,6 +65,7 @@ class Capture:
         self.inputs = entry.signature.tensors
         self.refusal: str | None = None
         self.has_effects = self.reads_options = self.may_draw = False
+        self.stepped: list[Any] = []  # parameter groups of optimizers
         self.is_late = False
         self.sizes = sizes
         self.structure: Any = None  # of the function's value
@@ -73,6 +74,7 @@ class Capture:
     def run(self) -> Any:
         """Run the function; fill the entry if its kernels can be replayed."""
         recorder = Recorder(self.inputs, self.owner.fullgraph, self.sizes)
+        recorder.known_rates = self.owner.rates
         if self.takes_elements:
             recorder.element = self.numbers.take
         if not recorder.begin():  # another thread records
@@ -93,6 +95,7 @@ class Capture:
             recorder.end()
             self.has_effects = recorder.has_effects()
             self.reads_options = recorder.reads_options
+            self.stepped = [group for group, _, _ in recorder.steps]
         try:
             self.refusal = recorder.refusal
             made = [value]

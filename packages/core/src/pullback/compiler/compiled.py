@@ -82,6 +82,7 @@ class Compiled(CompiledCallable):
         self._lock = threading.Lock()  # of the families, and of which programs are dropped
         self._between: list[Entry] = []  # for sizes between, in the order in which they were made
         self.refusals: list[str] = []
+        self.rates: dict[int, Any] = {}  # of optimizers' groups, as tensors
         self._kept = 0  # captures in a row that kept new memory
         self._refused = 0  # and that were refused
         self._changed: str | None = None  # what a call changes of what the function refers to
@@ -101,6 +102,7 @@ class Compiled(CompiledCallable):
         self.families = []
         self._between = []
         self.refusals = []
+        self.rates.clear()
         self._kept = self._refused = 0
         self._changed = None
         self._warned = False
@@ -238,7 +240,7 @@ class Compiled(CompiledCallable):
             return value
         if not reads_options:
             options = [option for _, _, option in capture.entry.program.options]
-            signature.guard(guards, capture.entry.program.writes, options)
+            signature.guard(guards, capture.entry.program.writes, options, capture.stepped)
         self._kept = 0
         self.entries.append(capture.entry)
         if capture.sizes is not None and not capture.entry.sets:

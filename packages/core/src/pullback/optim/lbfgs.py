@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pullback
+from pullback._c.python.optimizer_steps import note_options_read
 from pullback.optim.optimizer import Optimizer, _check_lr
 
 __all__ = ["LBFGS"]
@@ -74,6 +75,7 @@ class LBFGS(Optimizer):
 
         ``closure`` sets gradients to zero, computes the loss and its gradients, and returns it.
         """
+        note_options_read()
         (group,) = self.param_groups
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)

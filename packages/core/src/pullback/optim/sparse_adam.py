@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pullback
 from pullback import Tensor
+from pullback._c.python.optimizer_steps import note_options_read
 from pullback.optim.optimizer import Optimizer, _as_number, _check_betas, _check_lr, _check_range
 
 __all__ = ["SparseAdam"]
@@ -47,6 +48,7 @@ class SparseAdam(Optimizer):
             )
 
     def _step_group(self, group):
+        note_options_read()
         chosen = [param for param in group["params"] if param.grad is not None]
         if not all(param.grad.is_sparse for param in chosen):
             raise RuntimeError(

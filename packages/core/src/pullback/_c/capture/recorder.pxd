@@ -22,8 +22,9 @@ cdef class Recorder:
     cdef bint hooked                    # a leaf from outside has got a hook
     cdef readonly bint reads_options    # the program has asked for those of an optimizer
     cdef object failure                 # an exception of the recorder itself
-    cdef list steps                     # of optimizers: [group, parameters, those of fused steps]
+    cdef readonly list steps            # of optimizers: [group, parameters, those of fused steps]
     cdef list rates                     # Option: learning rates that are tensors
+    cdef public dict known_rates        # of all captures of a function, by the group's address
     cdef dict live                      # place of memory -> its Buffer
     cdef dict known                     # address of a storage that was there before -> Outer
     cdef dict before                    # the same -> its version when it was first used

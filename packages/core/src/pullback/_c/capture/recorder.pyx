@@ -68,7 +68,7 @@ cdef class Recorder:
         self.forward = forward
         self.launches, self.buffers, self.draws, self.steps, self.begins = [], [], [], [], []
         self.changes, self.live, self.known, self.before, self.copies = {}, {}, {}, {}, {}
-        self.leaves, self.rates = set(), []
+        self.leaves, self.rates, self.known_rates = set(), [], {}
         self.sizes, self.inputs = sizes, list(inputs)
         self.hooks_before = [count_hooks(tensor) for tensor in inputs]
         self.memory_before = [<size_t>(<Tensor>tensor).storage for tensor in inputs]
@@ -564,12 +564,12 @@ cdef int stepped(void *self, PyObject *group, Py_ssize_t count) except -1:
 cdef object rate(void *self, object value, Py_ssize_t count):
     cdef Recorder recorder = <Recorder>self
     cdef Option option
-    if not recorder.steps or recorder.sizes is not None:
+    if not recorder.steps:
         return value
     step = recorder.steps[len(recorder.steps) - 1]
     process.capture = NULL                  # the tensor is there before the program
     try:
-        option = rate_of(step[0], value)
+        option = rate_of(step[0], value, recorder.known_rates)
     finally:
         process.capture = &recorder.hooks
     if option is None:

@@ -29,6 +29,12 @@ cdef enum:
     MANY = 32                           # arguments, of which not each is compared with each
 
 
+cdef bint is_unstepped(object group, list stepped) except -1:
+    """Return True for a parameter group that is none of these, with a number for its rate."""
+    return type(group) is dict and "params" in group and type(group["lr"]) in (float, int) and (
+        not any([one is group for one in stepped]))
+
+
 cdef class Signature:
     """Arguments and modes of a call, and what its function refers to.
 
@@ -94,10 +100,11 @@ cdef class Signature:
                 return True
         return False
 
-    def guard(self, list guards not None, bint apart, object options=()):
+    def guard(self, list guards not None, bint apart, object options=(), list stepped=None):
         """Set what the function refers to, and whether tensors must not share more memory.
 
-        What programs read in each run may change.
+        What programs read in each run may change, and so may the learning rates of groups that are
+        not among those of which the program makes a step, if they are given.
         """
         cdef Guard guard
         cdef Option option
@@ -105,6 +112,9 @@ cdef class Signature:
         cdef dict read = {}, by_holder = {}
         for option in options:
             read.setdefault((id(option.group), option.key), []).append(option)
+        for guard in guards if stepped is not None else ():
+            if guard.key == "lr" and is_unstepped(guard.holder, stepped):
+                read[id(guard.holder), "lr"] = [Option(guard.holder, "lr", -1)]
         for guard in guards if read else ():
             guard.options = read.get((id(guard.holder), guard.key))
         self.guards = guards

@@ -24,4 +24,4 @@ cdef class Option:
 
 
 cdef list options_of(Launch launch, object group)
-cdef Option rate_of(object group, object value)
+cdef Option rate_of(object group, object value, dict known)

@@ -191,16 +191,21 @@ cdef list options_of(Launch launch, object group):
     return found if any(option.key == "lr" for _, option in found) else None
 
 
-cdef Option rate_of(object group, object value):
+cdef Option rate_of(object group, object value, dict known):
     """Return the learning rate of a group with a tensor for it; None if the value is another.
 
-    The tensor is on the host, and promotes as a number.
+    The tensor is on the host, and promotes as a number. ``known`` has those that were made before.
     """
     cdef int type_id = DEVICE_CPU if device_types()[DEVICE_CPU].loaded else DEVICE_REF
     if type(group) is not dict or type(value) not in (float, int) or (
             type(group.get("lr")) not in (float, int) or group["lr"] != value):
         return None
-    cdef Option made = Option(group, "lr", -1)
+    cdef Option before = <Option>known.get(id(group)), made = Option(group, "lr", -1)
+    if before is not None:
+        made.tensor = before.tensor
+        made.store()
+        return made
+    known[id(group)] = made             # which keeps the group
     made.tensor = tensor_new(layout_contiguous(0, NULL), PB_F64, type_id, 0)
     made.tensor.flags |= TENSOR_IS_NUMBER
     made.store()
