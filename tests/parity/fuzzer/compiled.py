@@ -58,6 +58,8 @@ class Program:
         for statement in statements:
             text = "    " * depth
             context = ENTER.match(statement)
+            if "'nothing'" in statement:
+                continue  # a hook that stops a gradient before a part of the graph that was freed
             if statement == "leave()":
                 depth = max(1, depth - 1)
                 continue

@@ -595,3 +595,40 @@ def test_second_derivative_by_another_result():
         (d,) = pb.autograd.grad(y, h, create_graph=True)
         found = pb.autograd.grad(d.sum(), [h, x])
         assert [one.tolist() for one in found] == [[18.0, 18.0], [54.0, 54.0]]
+
+
+class Doubled(pb.autograd.Function):
+    """Writes in place; its backward pass is code of the program."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(2)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_are_set_once_by_a_call_and_its_backward_pass(create_graph):
+    def run(wrap):
+        w = pb.tensor([1.0, 2.0], requires_grad=True)
+        g = pb.tensor([1.0, 3.0])
+
+        def function():
+            y = w * 3
+            y.backward(g, create_graph=create_graph, retain_graph=True)
+            return y, Doubled.apply(y)
+
+        function, found = wrap(function), []
+        for _ in range(5):
+            y, z = function()
+            (y.sum() + z.sum()).backward()
+            found.append(w.grad.tolist())
+        return found
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert run(pb.compile) == run(lambda function: function)

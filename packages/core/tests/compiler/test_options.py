@@ -405,3 +405,53 @@ def test_sizes_and_rates_that_change(name):
             optimizer.param_groups[0]["lr"] *= 0.95
     assert weight.tolist() == other.tolist()
     assert len(compiled.entries) < 16
+
+
+@pytest.mark.parametrize(
+    "name", ["SGD", "AdamW", "NAdam", "ASGD", "Rprop", "Adafactor", "Muon", "RMSprop"]
+)
+def test_a_rate_that_is_a_tensor(name):
+    """Its number is that of each run, whoever writes it."""
+
+    def train(compiled):
+        pb.manual_seed(2)
+        weight = pb.rand(3, 2, requires_grad=True)
+        rate = pb.tensor(0.1)
+        optimizer = getattr(pb.optim, name)([weight], lr=rate)
+        schedule = lr_scheduler.ExponentialLR(optimizer, 0.9)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = (x @ weight).square().sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = pb.compile(step, fullgraph=True) if compiled else step
+        losses = []
+        for number in range(12):
+            losses.append(run(pb.rand(4, 3)).item())
+            schedule.step()
+            if number == 6:
+                optimizer.param_groups[0]["lr"].mul_(2)
+        return losses, weight.tolist(), len(run.entries) if compiled else 1
+
+    assert train(True) == train(False)
+
+
+def test_a_rate_that_the_function_writes():
+    weight, rate = pb.ones(3, requires_grad=True), pb.tensor(0.1)
+    optimizer = pb.optim.SGD([weight], lr=rate)
+
+    @pb.compile
+    def step():
+        rate.mul_(0.5)
+        optimizer.zero_grad()
+        weight.square().sum().backward()
+        optimizer.step()
+
+    with pytest.warns(UserWarning, match="the number of a learning rate that is a tensor"):
+        step()
+    step()
+    step()
+    pb.testing.assert_close(weight.detach(), pb.full((3,), 0.9 * 0.95 * 0.975))

@@ -268,11 +268,11 @@ class Backward:
     def recorded(self, ctx: Any, seeds: list[Tensor], create_graph: bool) -> list[Tensor | None]:
         """Return gradients, perhaps with a history: the function runs again, eagerly."""
         call = ctx.call
-        if call.entry.program.writes:
+        if call.entry.program.writes or call.entry.grads:
             raise RuntimeError(
-                "backward(): a compiled function that writes to its arguments or outer tensors "
-                "has no create_graph, nor another backward pass for other values: call the "
-                "function itself"
+                "backward(): a compiled function that writes to its arguments or outer tensors, "
+                "or to their gradients, has no create_graph, nor another backward pass for other "
+                "values: call the function itself"
             )
         signature = call.entry.signature
         now = [one for one in leaves((call.args, call.kwargs)) if isinstance(one, Tensor)]

@@ -65,6 +65,7 @@ class Capture:
         self.inputs = entry.signature.tensors
         self.refusal: str | None = None
         self.has_effects = self.reads_options = self.may_draw = False
+        self.sets_gradients = False
         self.stepped: list[Any] = []  # parameter groups of optimizers
         self.is_late = False
         self.sizes = sizes
@@ -132,6 +133,10 @@ class Capture:
             self.refusal = "a hook on a tensor from outside, or retain_grad() of it"
         elif recorder.has_other_memory():
             self.refusal = "an argument that gets the memory of another tensor"
+        for group, count, fused in recorder.steps:
+            rate = group["lr"]
+            if isinstance(rate, Tensor) and (count != fused or recorder.has_written(rate)):
+                self.refusal = "the number of a learning rate that is a tensor"
         for one in results:
             self.check_result(recorder, one)
         if self.refusal is not None:
@@ -150,6 +155,9 @@ class Capture:
         if self.refusal is not None or self.is_late:
             return
         parts = backward.parts() if backward else []
+        if self.sets_gradients and any(part.has_code for part in parts):
+            self.refusal = "code in the backward pass of results, where gradients are set as well"
+            return
         saved = [one for part in parts for one in part.saved_results]
         self.entry.program = recorder.program([*results, *extra, *saved], self.found)
         if self.entry.program is None:
@@ -190,6 +198,7 @@ class Capture:
             events = [event for event in events if event[0] != _HISTORY]
             if not events:
                 continue
+            self.sets_gradients = True
             what, before = events[0]
             number = next((i for i, one in enumerate(self.inputs) if one is tensor), None)
             is_made = number is None and id(tensor) not in self.found

@@ -7,11 +7,10 @@ from typing import ClassVar
 
 import pullback
 from pullback import Tensor
-from pullback._c.python.optimizer_steps import rate_in_capture
+from pullback._c.python.optimizer_steps import number_in_step, rate_in_capture
 from pullback.ops.rules.dtypes import cast_to, widest
 from pullback.optim.optimizer import (
     Optimizer,
-    _as_number,
     _check_modes,
     _step_counter,
     _unscale,
@@ -143,7 +142,7 @@ def adafactor(
     _check_modes(params, state_steps)
     if not _unscale(grads, grad_scale, found_inf):
         return
-    lr = rate_in_capture(_as_number(lr), params)
+    lr = rate_in_capture(number_in_step(lr), params)
     for param, grad, row_var, col_var, variance, counter in zip(
         params, grads, row_vars, col_vars, variances, state_steps
     ):

@@ -7,13 +7,9 @@ kernel does not take: complex ones, or states of another dtype than their parame
 from __future__ import annotations
 
 import pullback
-from pullback import Tensor
-from pullback._c.python.optimizer_steps import count_missing, count_steps, fits
+from pullback._c.python.optimizer_steps import count_missing, count_steps, fits, number_in_step
 from pullback.ops.rules.operands import all_hold
-
-
-def _number(value):
-    return value.item() if isinstance(value, Tensor) else value
+from pullback.optim.optimizer import _as_number
 
 
 def _scaling(params, grad_scale, found_inf):
@@ -55,9 +51,9 @@ def sgd(
         params,
         grads,
         buffers,
-        weight_decay=_number(weight_decay),
+        weight_decay=_as_number(weight_decay),
         momentum=momentum,
-        lr=_number(lr),
+        lr=number_in_step(lr),
         dampening=dampening,
         nesterov=nesterov,
         maximize=maximize,
@@ -103,9 +99,9 @@ def adam(
         exp_avg_sqs,
         max_exp_avg_sqs if amsgrad else [],
         state_steps,
-        lr=_number(lr),
-        beta1=_number(beta1),
-        beta2=_number(beta2),
+        lr=number_in_step(lr),
+        beta1=_as_number(beta1),
+        beta2=_as_number(beta2),
         weight_decay=weight_decay,
         eps=eps,
         amsgrad=amsgrad,
@@ -143,7 +139,7 @@ def rmsprop(
         square_avgs,
         averages,
         buffers,
-        lr=_number(lr),
+        lr=number_in_step(lr),
         alpha=alpha,
         eps=eps,
         weight_decay=weight_decay,
@@ -181,7 +177,7 @@ def adagrad(
         grads,
         state_sums,
         state_steps,
-        lr=_number(lr),
+        lr=number_in_step(lr),
         lr_decay=lr_decay,
         weight_decay=weight_decay,
         eps=eps,
@@ -198,5 +194,5 @@ def take_step(
     if not (fits(params, grads, *states) and count_steps(params, state_steps, *numbers)):
         return False
     lists = [*states, *numbers, *([state_steps] if takes_steps else [])]
-    step(params, grads, *lists, lr=_number(lr), **options)
+    step(params, grads, *lists, lr=number_in_step(lr), **options)
     return True

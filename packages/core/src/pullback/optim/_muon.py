@@ -6,6 +6,7 @@ import math
 
 import pullback
 from pullback import Tensor
+from pullback._c.python.optimizer_steps import number_in_step
 from pullback.optim.optimizer import Optimizer
 
 __all__ = ["Muon"]
@@ -85,7 +86,7 @@ class Muon(Optimizer):
         )
 
     def _step_group(self, group):
-        lr, momentum = float(group["lr"]), group["momentum"]
+        lr, momentum = number_in_step(group["lr"]), group["momentum"]
         for param, grad, buffer in zip(*self._gather(group, ("momentum_buffer",))):
             buffer.lerp_(grad, 1 - momentum)
             update = _orthogonal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pullback
+from pullback._c.python.optimizer_steps import number_in_step
 from pullback.optim import _fused
 from pullback.optim.optimizer import (
     Optimizer,
@@ -84,7 +85,7 @@ class ASGD(Optimizer):
         )
 
     def _init_state(self, state, param, group):
-        for name, value in (("step", 0), ("eta", _as_number(group["lr"])), ("mu", 1)):
+        for name, value in (("step", 0), ("eta", number_in_step(group["lr"])), ("mu", 1)):
             state[name] = _step_counter(param, group["capturable"]).fill_(value)
         state["ax"] = pullback.zeros_like(param, memory_format=pullback.preserve_format)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pullback
-from pullback._c.python.optimizer_steps import rate_in_capture
+from pullback._c.python.optimizer_steps import number_in_step, rate_in_capture
 from pullback.optim.optimizer import (
     Optimizer,
-    _as_number,
     _check_lr,
     _check_modes,
     _check_range,
@@ -79,7 +78,7 @@ class Rprop(Optimizer):
         )
 
     def _init_state(self, state, param, group):
-        lr = _as_number(group["lr"])
+        lr = number_in_step(group["lr"])
         lr = complex(lr, lr) if param.is_complex() else lr
         state["step"] = _step_counter(param, group["capturable"])
         state["prev"] = pullback.zeros_like(param, memory_format=pullback.preserve_format)
@@ -88,7 +87,7 @@ class Rprop(Optimizer):
     def _step_group(self, group):
         (etaminus, etaplus), (smallest, largest) = group["etas"], group["step_sizes"]
         params, *rest = self._gather(group, ("prev", "step_size", "step"))
-        rate_in_capture(group["lr"], params)  # it is not read after the first step
+        rate_in_capture(number_in_step(group["lr"]), params)  # it is not read after the first step
         rprop(
             params,
             *rest,

@@ -64,8 +64,7 @@ cdef class Recorder:
         cdef Tensor tensor
         cdef Buffer buffer
         cdef Outer prior
-        self.strict = strict
-        self.forward = forward
+        self.strict, self.forward = strict, forward
         self.launches, self.buffers, self.draws, self.steps, self.begins = [], [], [], [], []
         self.changes, self.live, self.known, self.before, self.copies = {}, {}, {}, {}, {}
         self.leaves, self.rates, self.known_rates = set(), [], {}
@@ -364,9 +363,10 @@ cdef class Recorder:
                 found.append(prior)
         return found
 
-    def has_written(self):
-        """Return True if memory that was there before has been written."""
-        return bool(self.written())
+    def has_written(self, Tensor tensor=None):
+        """Return True if memory that was there before has been written; a tensor's, if given."""
+        return bool(self.written()) if tensor is None else self.before.get(
+            <size_t>tensor.storage, tensor.storage.version) != tensor.storage.version
 
     def has_effects(self):
         """Return True if memory, gradients or generators from outside have changed."""

@@ -26,3 +26,5 @@ cdef bint scalar_fits(object value, int code) noexcept
 cdef inline bint is_number_argument(object value) noexcept:
     """True for a number that is an argument of a function that is captured."""
     return type(value) is number_class
+cdef bint has_number(object value) except -1
+cdef object number_of(object value)

@@ -7,8 +7,8 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_BOOL
 from pullback._c.base.dtype cimport (
-    dtype_category, dtype_combine, dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar,
-    dtype_promote)
+    CATEGORY_COMPLEX, dtype_category, dtype_combine, dtype_default, dtype_itemsize, dtype_object,
+    dtype_of_scalar, dtype_promote, scalar_read)
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_extent, layout_retain, layout_same_shape)
 from pullback._c.base.types cimport LAYOUT_DENSE, layout_shape, layout_strides, pb_layout
@@ -19,7 +19,8 @@ from pullback._c.graph.op cimport (
     describe, shown_name)
 from pullback._c.graph.overrides cimport is_overriding
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_NUMBER, Tensor, is_tensor, same_device, tensor_data, tensor_device, tensor_new)
+    TENSOR_IS_NUMBER, TENSOR_IS_WRAPPED, TENSOR_LAZY, TENSOR_OVERRIDES, Tensor, is_tensor,
+    same_device, tensor_data, tensor_device, tensor_new)
 
 
 # ---- arguments that are no tensors ---------------------------------------------------------------
@@ -266,3 +267,27 @@ cdef bint scalar_fits(object value, int code) noexcept:
     """True if an operation with a number does not change a tensor's dtype."""
     cdef int kind = dtype_of_scalar(value)
     return kind >= 0 and dtype_category[kind] <= dtype_category[code]
+
+
+# ---- options -----------------------------------------------------------------------------------
+
+cdef bint has_number(object value) except -1:
+    """True for a number, or a tensor of one real number on the host."""
+    cdef Tensor tensor
+    if type(value) is float or type(value) is int:
+        return True
+    if type(value) is not Tensor:
+        return False
+    tensor = <Tensor>value
+    return (tensor.layout.numel == 1 and dtype_category[tensor.dtype] < CATEGORY_COMPLEX
+            and not tensor.flags & (TENSOR_IS_WRAPPED | TENSOR_LAZY | TENSOR_OVERRIDES)
+            and is_on_host(tensor))
+
+
+cdef object number_of(object value):
+    """Return a number, or that of a tensor of one, as it is now."""
+    cdef Tensor tensor
+    if type(value) is not Tensor:
+        return value
+    tensor = <Tensor>value
+    return scalar_read(tensor_data(tensor), tensor.dtype)

@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t
 from pullback.abi cimport PB_F64, PB_PARAM_FLOAT, pb_param
 from pullback._c.base.layout cimport layout_contiguous
 from pullback._c.device.device cimport DEVICE_CPU, DEVICE_REF, device_types
+from pullback._c.dispatch.operands cimport has_number, number_of
 from pullback._c.graph.tensor cimport TENSOR_IS_NUMBER, tensor_data, tensor_new
 from pullback._c.program.launches cimport Launch
 
@@ -154,7 +155,7 @@ cdef class Option:
 
     cdef double value(self) except? -1:
         found = self.group[self.key]
-        return found if self.item < 0 else found[self.item]
+        return number_of(found if self.item < 0 else found[self.item])
 
     cdef int store(self) except -1:
         """Write the value to the tensor."""
@@ -167,7 +168,7 @@ cdef class Option:
             if type(found) is not tuple or len(<tuple>found) <= self.item:
                 return False
             found = (<tuple>found)[self.item]
-        return (type(found) is float or type(found) is int) and sign_of(found) == self.sign
+        return has_number(found) and sign_of(number_of(found)) == self.sign
 
 
 cdef list options_of(Launch launch, object group):
@@ -185,8 +186,8 @@ cdef list options_of(Launch launch, object group):
         value = group.get(key)
         if item >= 0 and type(value) is tuple and len(value) == 2:
             value = value[item]
-        if launch.call.param[number].kind == PB_PARAM_FLOAT and type(value) in (float, int) and (
-                launch.call.param[number].d == value):
+        if launch.call.param[number].kind == PB_PARAM_FLOAT and has_number(value) and (
+                launch.call.param[number].d == number_of(value)):
             found.append((number, Option(group, key, item)))
     return found if any(option.key == "lr" for _, option in found) else None
 
@@ -197,8 +198,8 @@ cdef Option rate_of(object group, object value, dict known):
     The tensor is on the host, and promotes as a number. ``known`` has those that were made before.
     """
     cdef int type_id = DEVICE_CPU if device_types()[DEVICE_CPU].loaded else DEVICE_REF
-    if type(group) is not dict or type(value) not in (float, int) or (
-            type(group.get("lr")) not in (float, int) or group["lr"] != value):
+    if type(group) is not dict or type(value) not in (float, int) or not has_number(
+            group.get("lr")) or number_of(group["lr"]) != value:
         return None
     cdef Option before = <Option>known.get(id(group)), made = Option(group, "lr", -1)
     if before is not None:

@@ -14,6 +14,7 @@ from pullback._c.device.device cimport DEVICE_META, device_types
 from pullback._c.dispatch.call cimport op_call2
 from pullback._c.graph.op cimport Op, op_named
 from pullback._c.graph.record cimport bump_version
+from pullback._c.dispatch.operands cimport has_number, number_of
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_WRAPPED, TENSOR_LAZY, Tensor, is_tensor, same_device, tensor_data)
 
@@ -180,3 +181,12 @@ def note_options_read():
 def rate_in_capture(lr, list params not None):
     """Return the learning rate for a step; while a program is captured, a tensor that has it."""
     return captured_rate(lr, len(params))
+
+
+def number_in_step(value):
+    """Return the number of an option, which may be a tensor of one.
+
+    A program reads it again in each run, if it is that of the parameter group.
+    """
+    return number_of(value) if capturing() and has_number(value) else (
+        value.item() if is_tensor(value) else value)
