@@ -188,10 +188,25 @@ def adagrad(
 
 
 def take_step(
-    step, params, grads, states, state_steps, *, lr, numbers=(), takes_steps=True, **options
+    step,
+    params,
+    grads,
+    states,
+    state_steps,
+    *,
+    lr,
+    numbers=(),
+    takes_steps=True,
+    one_by_one=False,
+    **options,
 ):
-    """Make a step by an op; ``numbers`` are lists of states that are numbers."""
-    if not (fits(params, grads, *states) and count_steps(params, state_steps, *numbers)):
+    """Make a step by an op, unless parameters are updated one by one.
+
+    ``numbers`` are lists of states that are numbers.
+    """
+    if one_by_one or not fits(params, grads, *states):
+        return False
+    if not count_steps(params, state_steps, *numbers):
         return False
     lists = [*states, *numbers, *([state_steps] if takes_steps else [])]
     step(params, grads, *lists, lr=number_in_step(lr), **options)

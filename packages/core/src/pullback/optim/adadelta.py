@@ -121,22 +121,21 @@ def adadelta(
     >>> x, v
     (tensor([0.8010, 0.8010]), tensor([1., 1.]))
     """
-    if foreach is not False and not (differentiable or capturable):
-        done = _fused.take_step(
-            pullback._fused_adadelta_,
-            params,
-            grads,
-            (square_avgs, acc_deltas),
-            state_steps,
-            takes_steps=False,
-            lr=lr,
-            weight_decay=weight_decay,
-            maximize=maximize,
-            rho=rho,
-            eps=eps,
-        )
-        if done:
-            return
+    if _fused.take_step(
+        pullback._fused_adadelta_,
+        params,
+        grads,
+        (square_avgs, acc_deltas),
+        state_steps,
+        takes_steps=False,
+        lr=lr,
+        weight_decay=weight_decay,
+        maximize=maximize,
+        rho=rho,
+        eps=eps,
+        one_by_one=foreach is False or differentiable or capturable,
+    ):
+        return
     _check_modes(
         params, state_steps, foreach=foreach, differentiable=differentiable, capturable=capturable
     )

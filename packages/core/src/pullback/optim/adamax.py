@@ -125,22 +125,21 @@ def adamax(
     >>> x, u
     (tensor([0.9000, 0.9000]), tensor([2., 2.]))
     """
-    if foreach is not False and not (differentiable or capturable):
-        done = _fused.take_step(
-            pullback._fused_adamax_,
-            params,
-            grads,
-            (exp_avgs, exp_infs),
-            state_steps,
-            lr=lr,
-            weight_decay=weight_decay,
-            maximize=maximize,
-            beta1=beta1,
-            beta2=beta2,
-            eps=eps,
-        )
-        if done:
-            return
+    if _fused.take_step(
+        pullback._fused_adamax_,
+        params,
+        grads,
+        (exp_avgs, exp_infs),
+        state_steps,
+        lr=lr,
+        weight_decay=weight_decay,
+        maximize=maximize,
+        beta1=beta1,
+        beta2=beta2,
+        eps=eps,
+        one_by_one=foreach is False or differentiable or capturable,
+    ):
+        return
     _check_modes(
         params, state_steps, foreach=foreach, differentiable=differentiable, capturable=capturable
     )

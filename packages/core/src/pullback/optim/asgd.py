@@ -122,23 +122,22 @@ def asgd(
     >>> x, ax
     (tensor([0.8000, 0.8000]), tensor([0.8000, 0.8000]))
     """
-    if foreach is not False and not (differentiable or capturable):
-        done = _fused.take_step(
-            pullback._fused_asgd_,
-            params,
-            grads,
-            (axs,),
-            state_steps,
-            numbers=(mus, etas),
-            lr=lr,
-            weight_decay=weight_decay,
-            maximize=maximize,
-            lambd=lambd,
-            alpha=alpha,
-            t0=t0,
-        )
-        if done:
-            return
+    if _fused.take_step(
+        pullback._fused_asgd_,
+        params,
+        grads,
+        (axs,),
+        state_steps,
+        numbers=(mus, etas),
+        lr=lr,
+        weight_decay=weight_decay,
+        maximize=maximize,
+        lambd=lambd,
+        alpha=alpha,
+        t0=t0,
+        one_by_one=foreach is False or differentiable or capturable,
+    ):
+        return
     _check_modes(
         params,
         state_steps,

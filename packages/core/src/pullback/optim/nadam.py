@@ -137,25 +137,24 @@ def nadam(
     >>> product
     tensor(0.4500)
     """
-    if foreach is not False and not (differentiable or capturable):
-        done = _fused.take_step(
-            pullback._fused_nadam_,
-            params,
-            grads,
-            (exp_avgs, exp_avg_sqs),
-            state_steps,
-            numbers=(mu_products,),
-            lr=lr,
-            weight_decay=weight_decay,
-            maximize=maximize,
-            beta1=beta1,
-            beta2=beta2,
-            eps=eps,
-            momentum_decay=momentum_decay,
-            decoupled_weight_decay=decoupled_weight_decay,
-        )
-        if done:
-            return
+    if _fused.take_step(
+        pullback._fused_nadam_,
+        params,
+        grads,
+        (exp_avgs, exp_avg_sqs),
+        state_steps,
+        numbers=(mu_products,),
+        lr=lr,
+        weight_decay=weight_decay,
+        maximize=maximize,
+        beta1=beta1,
+        beta2=beta2,
+        eps=eps,
+        momentum_decay=momentum_decay,
+        decoupled_weight_decay=decoupled_weight_decay,
+        one_by_one=foreach is False or differentiable or capturable,
+    ):
+        return
     _check_modes(
         params,
         state_steps,
