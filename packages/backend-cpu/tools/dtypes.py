@@ -44,6 +44,11 @@ class DType(NamedTuple):
         """Return the expression that turns a value of the wide type into one to store."""
         return f"narrow_c128({expression})" if self.name == "c64" else self.store(expression)
 
+    def run_in_float(self, loop: str, inputs: int, *, stored: bool = True) -> str:
+        """Return the call that runs a loop of float32 over elements of 16 bits."""
+        store = f"store_{self.name}" if stored else "NULL"
+        return f"run_in_float({loop}, load_{self.name}, {store}, data, strides, n, {inputs})"
+
     @property
     def accumulate(self) -> str:
         """The C type in which sums of this element type are kept."""

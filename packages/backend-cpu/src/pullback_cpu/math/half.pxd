@@ -9,6 +9,7 @@ cdef enum:
 # They give what the functions below do, and there are none (F16_BLOCKS is 0) without F16C.
 cdef extern from *:
     """
+    typedef struct { _Alignas(64) float numbers[256]; } pb_half_block;
     #if defined(__F16C__)
     #include <immintrin.h>
     #define PB_F16_BLOCKS 1
@@ -25,6 +26,9 @@ cdef extern from *:
     #endif
         for (; i < n; i++)
             target[i] = _cvtsh_ss(source[i]);
+    }
+    static inline float pb_widen_one_f16(uint16_t x) {
+        return _cvtsh_ss(x);
     }
     static inline uint16_t pb_narrow_one_f16(float x) {
         uint32_t bits;
@@ -57,11 +61,17 @@ cdef extern from *:
     #define PB_F16_BLOCKS 0
     #define pb_widen_f16(source, target, n)
     #define pb_narrow_f16(source, target, n)
+    #define pb_widen_one_f16(x) ((float)(x))
+    #define pb_narrow_one_f16(x) ((uint16_t)(x))
     #endif
     """
     int F16_BLOCKS "PB_F16_BLOCKS"
+    ctypedef struct half_block "pb_half_block":  # whole cache lines
+        float numbers[256]
     void widen_f16 "pb_widen_f16"(const uint16_t *source, float *target, int64_t n) noexcept nogil
     void narrow_f16 "pb_narrow_f16"(const float *source, uint16_t *target, int64_t n) noexcept nogil
+    float widen_one_f16 "pb_widen_one_f16"(uint16_t stored) noexcept nogil
+    uint16_t narrow_one_f16 "pb_narrow_one_f16"(float value) noexcept nogil
 
 
 cdef inline float float_of_bits(uint32_t bits) noexcept nogil:
@@ -107,3 +117,52 @@ cdef inline uint16_t f32_to_f16(float value) noexcept nogil:
     cdef uint32_t result = tiny if magnitude < (113u << 23) else normal
     result = special if magnitude >= (143u << 23) else result
     return <uint16_t>(result | (bits >> 16) & 0x8000)
+
+
+# Many elements between memory, with a step, and a buffer.
+cdef inline void load_f16(
+        float *buffer, const uint16_t *a, int64_t step, int64_t n) noexcept nogil:
+    cdef int64_t i
+    if F16_BLOCKS and step == 1:
+        widen_f16(a, buffer, n)
+    elif F16_BLOCKS:
+        for i in range(n):
+            buffer[i] = widen_one_f16(a[i * step])
+    else:
+        for i in range(n):
+            buffer[i] = f16_to_f32(a[i * step])
+
+
+cdef inline void store_f16(
+        uint16_t *o, int64_t step, const float *buffer, int64_t n) noexcept nogil:
+    cdef int64_t i
+    if F16_BLOCKS and step == 1:
+        narrow_f16(buffer, o, n)
+    elif F16_BLOCKS:
+        for i in range(n):
+            o[i * step] = narrow_one_f16(buffer[i])
+    else:
+        for i in range(n):
+            o[i * step] = f32_to_f16(buffer[i])
+
+
+cdef inline void load_bf16(
+        float *buffer, const uint16_t *a, int64_t step, int64_t n) noexcept nogil:
+    cdef int64_t i
+    if step == 1:
+        for i in range(n):
+            buffer[i] = bf16_to_f32(a[i])
+    else:
+        for i in range(n):
+            buffer[i] = bf16_to_f32(a[i * step])
+
+
+cdef inline void store_bf16(
+        uint16_t *o, int64_t step, const float *buffer, int64_t n) noexcept nogil:
+    cdef int64_t i
+    if step == 1:
+        for i in range(n):
+            o[i] = f32_to_bf16(buffer[i])
+    else:
+        for i in range(n):
+            o[i * step] = f32_to_bf16(buffer[i])

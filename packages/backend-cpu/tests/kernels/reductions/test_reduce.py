@@ -92,6 +92,20 @@ def test_reduce_shapes(primitive, dtype, shape, dims):
         assert_close(actual, expected, scale=400 if primitive == "prod" else 1)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("primitive", ["sum", "nansum", "amax", "amin", "any", "all"])
+def test_reductions_of_16_bits_are_those_of_float32(primitive, dtype, layout):
+    for shape in [(9, 700), (700, 9), (3, 300, 5), (1, 1030), (1030, 1)]:
+        values = LAYOUTS[layout](sample(dtype, shape, 1, -1, 1))
+        values[0, 0] = np.nan if primitive == "nansum" else 0
+        wide = np.ascontiguousarray(values).astype(np.float32)
+        for dims in ((0,), (1,), (0, 1)):
+            actual = run_reduce(primitive, values, dims)
+            expected = round_to(run_reduce(primitive, wide, dims), actual.dtype)
+            assert_close(actual, expected, scale=values.size if primitive == "sum" else 1)
+
+
 @pytest.mark.parametrize(
     ("primitive", "identity"), [("sum", 0), ("prod", 1), ("any", False), ("all", True)]
 )
