@@ -527,7 +527,6 @@ UNLIKE = {  # results with a common pass, and results that share memory
         for use in ("hook", "kept gradients", "of one another")
     ),
     ("parts", "written"),
-    ("twice", "written"),
 }
 
 
@@ -567,6 +566,55 @@ def test_results_have_gradients_of_their_own(name, use):
                     pb.testing.assert_close(other, one, rtol=1e-5, atol=1e-6)
                 else:
                     assert one == other or type(one) is type(other) is list
+
+
+@pytest.mark.parametrize("wrap", [lambda function: function, pb.compile])
+def test_tensor_that_is_returned_twice_is_one_result(wrap):
+    """It may be written, and each of its names has all of the gradient."""
+
+    @wrap
+    def function(x):
+        h = x * 3
+        return h, h.sin(), h.flatten()
+
+    for _ in range(4):
+        x = pb.ones(2, requires_grad=True)
+        first, other, last = function(x)
+        assert first is last and not first._is_view()
+        (first.sum() + other.sum() + last.sum()).backward(retain_graph=True)
+        assert pb.allclose(x.grad, (2 + pb.tensor(3.0).cos()) * 3)
+        assert first.mul_(2).tolist() == [6, 6]
+
+
+class Tripled(pb.autograd.Function):
+    """Sees which results have a gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 3
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 3
+
+
+def test_result_without_a_gradient_of_a_function_that_writes():
+    """It cannot run again for the others alone, so it is not replayed."""
+    total = pb.zeros(2)
+
+    @pb.compile
+    def function(x):
+        h = Tripled.apply(x)
+        total.add_(h.detach())
+        return h, h.sin()
+
+    with pytest.warns(UserWarning, match="several results behind a hook or custom function"):
+        for number in range(1, 4):
+            x = pb.ones(2, requires_grad=True)
+            _, other = function(x)
+            other.sum().backward()
+            assert pb.allclose(x.grad, pb.tensor(3.0).cos() * 3)
+            assert total.tolist() == [3 * number, 3 * number]
 
 
 def test_hooks_of_results_without_a_gradient_do_not_run():

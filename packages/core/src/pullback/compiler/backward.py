@@ -45,6 +45,7 @@ class Backward:
         self.count = len(results)
         self.autocast = get_autocast_state()  # a replay has the same
         self.graph = graph  # numbers of results
+        self.twins: list[tuple[int, int]] = []  # results, and others that are the same tensors
         self.following: list[Backward] = []
         self.shared: set[int] = set()  # results that share memory with others, or with arguments
         self.targets: list[Any] = []  # leaves, numbers of arguments, and ("result", number)
@@ -67,7 +68,9 @@ class Backward:
         cls, capture: Any, recorder: Recorder, results: list[Any], graph: list[Tensor]
     ) -> Backward | None:
         """Capture the backward pass of results that require grad; None where it is refused."""
-        numbers = [i for i, one in enumerate(results) if any(one is each for each in graph)]
+        first_of = {id(one): i for i, one in reversed(list(enumerate(results)))}
+        known = {id(one) for one in graph}
+        numbers = [i for i, one in enumerate(results) if id(one) in known and first_of[id(one)] == i]
         groups = _groups(capture, recorder, results, numbers)
         if isinstance(groups, str):
             capture.refusal = groups
@@ -84,6 +87,8 @@ class Backward:
             part.saved = slice(begin, begin + len(part.saved_results))
             parts.append(part)
         first, *first.following = parts
+        same = [(i, first_of[id(one)]) for i, one in enumerate(results) if id(one) in known]
+        first.twins = [(i, j) for i, j in same if i != j]
         return first
 
     @classmethod
@@ -101,7 +106,8 @@ class Backward:
             capture.refusal = edges
             return None
         made.targets, _, freed, code = edges
-        owners = Counter(map(_memory_of, (*results, *capture.inputs)))
+        different = {id(one): one for one in results}.values()
+        owners = Counter(map(_memory_of, (*different, *capture.inputs)))
         made.shared = {i for i in made.graph if owners[_memory_of(results[i])] > 1}
         if freed:  # a backward pass inside the function has run through it
             return made
@@ -113,6 +119,12 @@ class Backward:
                 name = getattr(one, "__qualname__", kind.__qualname__)
                 capture.refusal = f"a backward pass in which {name} may do more than compute"
                 return None
+        if made.passes_gradients and len(made.graph) > 1 and recorder.has_written():
+            # It cannot run again for a pass in which some of them have no gradient.
+            capture.refusal = (
+                "writes to memory from outside, and several results behind a hook or custom function"
+            )
+            return None
         tensors = [_given(one, capture.inputs, results, edge_of) for one in made.targets]
         outputs = [results[i] for i in made.graph]
         with no_grad():
@@ -181,6 +193,7 @@ class Backward:
         """Return True if another call's backward pass has the same arguments and results."""
         return (
             self.graph == other.graph
+            and self.twins == other.twins
             and not (self.following or other.following)
             and self.given == other.given
             and (self.program is None) == (other.program is None)
@@ -219,6 +232,8 @@ class Backward:
                     return None
                 for i, one in zip(part.graph, found):
                     call.results[i] = one
+            for i, first in self.twins:
+                call.results[i] = call.results[first]
         finally:
             swap_grad_enabled(before)
         return call.results + call.rest
