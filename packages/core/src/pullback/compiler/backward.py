@@ -68,9 +68,11 @@ class Backward:
         cls, capture: Any, recorder: Recorder, results: list[Any], graph: list[Tensor]
     ) -> Backward | None:
         """Capture the backward pass of results that require grad; None where it is refused."""
-        first_of = {id(one): i for i, one in reversed(list(enumerate(results)))}
         known = {id(one) for one in graph}
-        numbers = [i for i, one in enumerate(results) if id(one) in known and first_of[id(one)] == i]
+        first_of: dict[int, int] = {}
+        same = [(i, first_of.setdefault(id(one), i)) for i, one in enumerate(results)]
+        same = [(i, first) for i, first in same if id(results[i]) in known]
+        numbers = [i for i, first in same if i == first]
         groups = _groups(capture, recorder, results, numbers)
         if isinstance(groups, str):
             capture.refusal = groups
@@ -87,7 +89,6 @@ class Backward:
             part.saved = slice(begin, begin + len(part.saved_results))
             parts.append(part)
         first, *first.following = parts
-        same = [(i, first_of[id(one)]) for i, one in enumerate(results) if id(one) in known]
         first.twins = [(i, j) for i, j in same if i != j]
         return first
 
@@ -122,7 +123,7 @@ class Backward:
         if made.passes_gradients and len(made.graph) > 1 and recorder.has_written():
             # It cannot run again for a pass in which some of them have no gradient.
             capture.refusal = (
-                "writes to memory from outside, and several results behind a hook or custom function"
+                "writes to memory from outside, with several results behind a hook or function"
             )
             return None
         tensors = [_given(one, capture.inputs, results, edge_of) for one in made.targets]
