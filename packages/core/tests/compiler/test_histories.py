@@ -618,6 +618,22 @@ def test_result_without_a_gradient_of_a_function_that_writes():
         assert total.tolist() == [3 * number, 3 * number]
 
 
+def test_pass_that_fails_on_its_way_to_a_leaf_of_the_function():
+    def function(x):
+        h = pb.ones(1, requires_grad=True) * 2
+        product = h @ h
+        h.sin_()
+        return h, product, x * 2
+
+    for call in (function, pb.compile(function)):
+        for _ in range(3):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = call(pb.rand(1, requires_grad=True))
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                sum(found).sum().backward()
+
+
 def test_hooks_of_results_without_a_gradient_do_not_run():
     def function(x):
         h = x * 2

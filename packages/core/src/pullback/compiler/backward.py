@@ -106,7 +106,7 @@ class Backward:
         if isinstance(edges, str):
             capture.refusal = edges
             return None
-        made.targets, _, freed, code = edges
+        made.targets, _, freed, code, own = edges
         different = {id(one): one for one in results}.values()
         owners = Counter(map(_memory_of, (*different, *capture.inputs)))
         made.shared = {i for i in made.graph if owners[_memory_of(results[i])] > 1}
@@ -144,7 +144,9 @@ class Backward:
             return None
         try:
             with capture.sizes or contextlib.nullcontext():
-                grads = _gradients(outputs, tensors, seeds, create_graph=False)
+                # Nobody sees the gradients of its own leaves, but a pass to them may fail.
+                grads = _gradients(outputs, tensors + own, seeds, create_graph=False)
+                del grads[len(tensors) :]
         except Exception as error:
             if inner.refusal is not None and capture.owner.fullgraph:
                 raise

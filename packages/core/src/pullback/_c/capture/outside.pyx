@@ -45,10 +45,11 @@ def outer_edges(Recorder recorder not None, list outputs not None, tuple inputs 
     """Return where the graph of some tensors leaves what was recorded, or why it must not.
 
     That is a list of leaves, of numbers of arguments, and of what ``ends`` has for edges at which
-    the graph ends, too; the nodes before, of which one may have been freed; and the code of the
-    program that runs in a backward pass: hooks and classes of functions.
+    the graph ends, too; the nodes before, of which one may have been freed; the code of the
+    program that runs in a backward pass: hooks and classes of functions; and the leaves that the
+    function made.
     """
-    cdef list pending = [], targets = [], code = []
+    cdef list pending = [], targets = [], code = [], made = []
     cdef set seen = set(), found = set()
     cdef Tensor tensor
     cdef pb_node *node
@@ -79,7 +80,8 @@ def outer_edges(Recorder recorder not None, list outputs not None, tuple inputs 
             found.add(address)
             tensor = <Tensor>node.op
             if not recorder.is_known(tensor):
-                continue                    # a leaf that the function made
+                made.append(tensor)
+                continue
             if tensor.extra != NULL and tensor.extra.hooks != NULL:
                 return "a leaf with tensor hooks"
             targets.append(numbers.get((<size_t><PyObject *>tensor, tensor.output_nr), tensor))
@@ -97,7 +99,7 @@ def outer_edges(Recorder recorder not None, list outputs not None, tuple inputs 
             edge = &node_edges(node)[i]
             if edge.node != NULL:
                 pending.append((<size_t>edge.node, edge.nr))
-    return targets, seen, freed, code
+    return targets, seen, freed, code, made
 
 
 def lead_to(list outputs not None, Tensor before not None, Tensor now not None):

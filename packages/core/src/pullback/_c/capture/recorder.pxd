@@ -35,7 +35,7 @@ cdef class Recorder:
     cdef list inputs
     cdef int64_t sequence               # of the first node that is made
     cdef list hooks_before              # how many hooks each argument has
-    cdef list memory_before             # the address of each argument's storage
+    cdef list memory_before             # Outer: each argument's storage
     cdef Recorder forward               # of the pass whose backward pass this is; or None
 
     cdef Buffer add(self, pb_storage *storage, int kind)

@@ -67,12 +67,13 @@ cdef class Recorder:
         self.strict, self.forward = strict, forward
         self.launches, self.buffers, self.draws, self.steps, self.begins = [], [], [], [], []
         self.changes, self.live, self.known, self.before, self.copies = {}, {}, {}, {}, {}
-        self.leaves, self.rates, self.known_rates = set(), [], {}
+        self.leaves, self.rates, self.known_rates, self.memory_before = set(), [], {}, []
         self.sizes, self.inputs = sizes, list(inputs)
         self.hooks_before = [count_hooks(tensor) for tensor in inputs]
-        self.memory_before = [<size_t>(<Tensor>tensor).storage for tensor in inputs]
-        for tensor in inputs:
-            number = len(self.begins)
+        for number, tensor in enumerate(inputs):
+            prior = Outer.__new__(Outer)    # held, so that no other storage gets its address
+            prior.storage = storage_retain(tensor.storage)
+            self.memory_before.append(prior)
             self.begins.append(begin_of(tensor))
             if tensor.storage.data != NULL and place_of(tensor.storage) not in self.live:
                 buffer = self.add(tensor.storage, BUFFER_INPUT)
@@ -296,7 +297,7 @@ cdef class Recorder:
 
     def has_other_memory(self):
         """Return True if an argument has got the memory of another tensor, as by ``data``."""
-        return any([<size_t>(<Tensor>one).storage != before
+        return any([(<Tensor>one).storage != (<Outer>before).storage
                     for one, before in zip(self.inputs, self.memory_before)])
 
     def take_gradient(self, Tensor grad not None):
